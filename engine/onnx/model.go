@@ -81,12 +81,16 @@ const (
 	Float    DataType = 1
 	Uint8    DataType = 2
 	Int8     DataType = 3
+	Uint16   DataType = 4
+	Int16    DataType = 5
 	Int32    DataType = 6
 	Int64    DataType = 7
 	String   DataType = 8
 	BoolType DataType = 9
 	Float16  DataType = 10
 	Double   DataType = 11
+	Uint32   DataType = 12
+	Uint64   DataType = 13
 	BFloat16 DataType = 16
 	Uint4    DataType = 21
 	Int4     DataType = 22
@@ -107,14 +111,16 @@ type External struct {
 	Offset, Length int64 // bytes
 }
 
-// ValueInfo declares an input, output or intermediate value.
+// ValueInfo declares an input, output or intermediate tensor. Nil Dims leave
+// even the rank open; empty Dims that are not nil declare a scalar.
 type ValueInfo struct {
 	Name string
 	Type DataType
 	Dims []Dim
 }
 
-// Dim is a fixed size, or a named symbol when Symbol is set.
+// Dim is a fixed size, or a named symbol when Symbol is set, or unknown when
+// Size is negative.
 type Dim struct {
 	Size   int64
 	Symbol string
