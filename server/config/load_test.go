@@ -1,0 +1,81 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "athanor.toml")
+	write(t, file, "listen = \"0.0.0.0:1\"\nlog-level = \"warn\"\nkeep-alive = \"5m\"\n[s3]\nbucket = \"b\"\n")
+	t.Setenv("ATHANOR_LISTEN", "127.0.0.1:2")
+	t.Setenv("ATHANOR_S3_ACCESS_KEY", "from-env")
+	c, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "127.0.0.1:2" {
+		t.Errorf("the environment must win over the file, got listen %q", c.Listen)
+	}
+	if c.LogLevel != "warn" || c.KeepAlive != Duration(5*time.Minute) || c.S3.Bucket != "b" || c.S3.AccessKey != "from-env" {
+		t.Errorf("file and environment are not both applied: %+v", c)
+	}
+	if c.LogFormat != Default().LogFormat {
+		t.Errorf("the default is lost: %q", c.LogFormat)
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	tests := []struct{ name, toml, want string }{
+		{"unknown key", "lisen = \"x\"\n", "lisen"},
+		{"not toml", "listen = \n", "listen"},
+		{"wrong type", "threads = \"two\"\n", "threads"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "athanor.toml")
+			write(t, file, tt.toml)
+			if _, err := Load(file); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want an error that names %q", err, tt.want)
+			}
+		})
+	}
+	t.Setenv("ATHANOR_THREADS", "many")
+	if _, err := Load(""); err == nil || !strings.Contains(err.Error(), "ATHANOR_THREADS") {
+		t.Errorf("got %v, want an error that names the variable", err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"default", func(*Config) {}, ""},
+		{"listen", func(c *Config) { c.Listen = "8080" }, "listen"},
+		{"half of TLS", func(c *Config) { c.TLSCert = "x" }, "tls-key"},
+		{"level", func(c *Config) { c.LogLevel = "loud" }, "log-level"},
+		{"s3", func(c *Config) { c.S3.Endpoint = "h:1" }, "s3"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := Default()
+			tt.change(&c)
+			err := c.Validate()
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
