@@ -1,0 +1,22 @@
+// Package resource defines the records of the appliance: what they are, which
+// names they may bear, and the small questions they answer about themselves.
+//
+// Records are plain values. They are stored as JSON by package store and turned
+// into wire types by the slices of the server; neither is known here. Nothing here
+// makes an id or reads a clock: both are given.
+//
+// # Words
+//
+//   - An organisation owns the appliance; there is one per data directory.
+//   - A project separates models, keys and usage inside the organisation.
+//   - A user is a person of the organisation; a membership puts one in a project.
+//   - An API key acts in one project, with a role there and one in the organisation.
+//   - A model is imported weights with everything needed to serve them.
+//
+// # Invariants
+//
+//   - Ids are typed strings, so that one kind can't be passed for another.
+//   - JSON names of stored fields never change their meaning; a change is a
+//     migration in package store.
+//   - The package imports the standard library only.
+package resource

@@ -1,0 +1,87 @@
+package resource
+
+import "time"
+
+// Model is imported weights with everything needed to serve them.
+type Model struct {
+	ID            ModelID      `json:"id"`
+	ProjectID     ProjectID    `json:"project_id,omitempty"` // "": visible to every project
+	Name          string       `json:"name"`                 // see ValidateModelName; unique in its project
+	DisplayName   string       `json:"display_name,omitempty"`
+	Type          ModelType    `json:"type"`
+	Family        string       `json:"family"`         // our implementation, e.g. "llama"
+	Architecture  string       `json:"architecture"`   // as its config names it, e.g. "LlamaForCausalLM"
+	Quantization  Quantization `json:"quantization"`   // of the weights as stored
+	ContextLength int          `json:"context_length"` // tokens, prompt and answer together
+	Parameters    int64        `json:"parameters"`     // count of weights before quantization
+	License       string       `json:"license,omitempty"`
+	Files         []ModelFile  `json:"files"`
+	SourceKind    string       `json:"source_kind"` // where it came from, e.g. "directory", "builtin"
+	Source        string       `json:"source,omitempty"`
+	Revision      string       `json:"revision"` // SHA-256 of the manifest of Files, hex
+	Builtin       bool         `json:"builtin,omitempty"`
+	CreatedAt     time.Time    `json:"created_at"`
+	EndpointID    EndpointID   `json:"endpoint_id"` // of its serverless endpoint
+}
+
+// ModelFile is one file of a model.
+type ModelFile struct {
+	Path      string `json:"path"`       // relative to the model, with slashes
+	Size      int64  `json:"size"`       // bytes
+	SHA256    string `json:"sha256"`     // hex
+	ObjectKey string `json:"object_key"` // in the object store
+}
+
+// Size is the sum of the files in bytes.
+func (m *Model) Size() int64 {
+	var n int64
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// VisibleTo reports whether the project p may use the model.
+func (m *Model) VisibleTo(p ProjectID) bool { return m.ProjectID == "" || m.ProjectID == p }
+
+// ModelType says what a model is for, in the words of the API.
+type ModelType string
+
+// The types of models.
+const (
+	ModelChat       ModelType = "chat"     // answers conversations
+	ModelLanguage   ModelType = "language" // continues text
+	ModelCode       ModelType = "code"
+	ModelImage      ModelType = "image"
+	ModelEmbedding  ModelType = "embedding"
+	ModelModeration ModelType = "moderation"
+	ModelRerank     ModelType = "rerank"
+	ModelAudio      ModelType = "audio" // speaks
+	ModelVideo      ModelType = "video"
+	ModelTranscribe ModelType = "transcribe"
+)
+
+// Valid reports whether t is one of the types.
+func (t ModelType) Valid() bool {
+	switch t {
+	case ModelChat, ModelLanguage, ModelCode, ModelImage, ModelEmbedding,
+		ModelModeration, ModelRerank, ModelAudio, ModelVideo, ModelTranscribe:
+		return true
+	}
+	return false
+}
+
+// Quantization is the number format of a model's weights.
+type Quantization string
+
+// The quantizations.
+const (
+	QuantizationNone Quantization = "none" // 32-bit floats
+	QuantizationInt8 Quantization = "int8"
+	QuantizationInt4 Quantization = "int4"
+)
+
+// Valid reports whether q is one of the quantizations.
+func (q Quantization) Valid() bool {
+	return q == QuantizationNone || q == QuantizationInt8 || q == QuantizationInt4
+}
