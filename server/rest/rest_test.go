@@ -116,6 +116,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	close  bool // the connection ends here
 }
 
 func (a answer) error(t testing.TB) api.Error {
@@ -157,7 +158,7 @@ func read(t testing.TB, resp *http.Response) answer {
 	if err := resp.Body.Close(); err != nil {
 		t.Fatalf("close body: %v", err)
 	}
-	return answer{resp.StatusCode, resp.Header, string(b)}
+	return answer{resp.StatusCode, resp.Header, string(b), resp.Close}
 }
 
 // raw writes text to a new connection and returns the connection.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx, route fasthttp.RequestHandler) 
 	x := s.begin(rc)
 	rc.SetUserValue(exchangeKey{}, x)
 	defer rc.RemoveUserValue(exchangeKey{}) // fasthttp keeps it for the connection's next request
-	if both(rc) {
+	if ambiguous(rc) {
 		x.fail(api.Invalid("", "a request may not have both content-length and transfer-encoding"))
 		rc.SetConnectionClose()
 	} else {
@@ -170,15 +171,28 @@ func (s *Server) handle(rc *fasthttp.RequestCtx, route fasthttp.RequestHandler) 
 		x.fail(methodNotAllowed(rc))
 	}
 	x.guard()
+	if s.isDraining() {
+		rc.SetConnectionClose()
+	}
 	if x.events == nil {
 		x.end()
 	}
 }
 
-// both finds the classic ambiguity about where a body ends.
-func both(rc *fasthttp.RequestCtx) bool {
+// ambiguous finds a request that gives the length of its body in two ways:
+// whoever stands before this server may have believed the other one. fasthttp
+// has dropped the length by now, but not from the raw head.
+func ambiguous(rc *fasthttp.RequestCtx) bool {
 	h := &rc.Request.Header
-	return len(h.Peek("Transfer-Encoding")) > 0 && len(h.Peek("Content-Length")) > 0
+	if h.ContentLength() != -1 {
+		return false
+	}
+	for line := range bytes.Lines(h.RawHeaders()) {
+		if name, _, ok := bytes.Cut(line, []byte(":")); ok && bytes.EqualFold(bytes.TrimSpace(name), []byte("content-length")) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) exchange(c *fiber.Ctx) *exchange {
