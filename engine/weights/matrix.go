@@ -61,11 +61,7 @@ func (a *Archive) floats(name string) (Entry, error) {
 	if !ok {
 		return Entry{}, fmt.Errorf("tensor %q is not in the weights", name)
 	}
-	switch e.DType {
-	case tensor.F32, tensor.F16, tensor.BF16, tensor.F64:
-		return e, nil
-	}
-	return Entry{}, &Error{File: e.File, Tensor: name, Offset: e.Offset, Reason: fmt.Sprintf("weights stored as %s are not supported; F32, F16 and BF16 are", e.Storage)}
+	return e, e.Usable()
 }
 
 // Release drops the pages of a tensor from this process's memory until they
@@ -74,4 +70,13 @@ func (a *Archive) Release(name string) {
 	if e, ok := a.entries[name]; ok {
 		e.from.release(int(e.Offset), len(e.data))
 	}
+}
+
+// Usable says, as an error, why the tensor cannot be computed with.
+func (e Entry) Usable() error {
+	switch e.DType {
+	case tensor.F32, tensor.F16, tensor.BF16, tensor.F64:
+		return nil
+	}
+	return &Error{File: e.File, Tensor: e.Name, Offset: e.Offset, Reason: fmt.Sprintf("weights stored as %s are not supported; F32, F16 and BF16 are", e.Storage)}
 }
