@@ -38,7 +38,6 @@ const (
 var loaded struct {
 	sync.Mutex // guards the fields below
 	path       string
-	err        error // of the first attempt: a half-loaded library stays half loaded
 	severity   int
 }
 
@@ -70,21 +69,20 @@ func Open(opt Options) (compute.Runtime, error) {
 	}
 	loaded.Lock()
 	defer loaded.Unlock()
-	switch {
-	case loaded.path == "":
-		loaded.path = path
-		loaded.err = load(path, opt.LogTo)
-	case loaded.path != path:
+	if loaded.path != "" && loaded.path != path {
 		return nil, fmt.Errorf("open ONNX Runtime %s: %w: %s", path, ErrLoaded, loaded.path)
 	}
-	if loaded.err != nil {
-		return nil, fmt.Errorf("open ONNX Runtime %s: %w", path, loaded.err)
+	if loaded.path == "" {
+		if err := load(path, opt.LogTo); err != nil {
+			return nil, fmt.Errorf("open ONNX Runtime %s: %w", path, err)
+		}
+		loaded.path = path
 	}
 	live.Add(1)
 	return &ortRuntime{name: "onnxruntime " + ortgo.GetVersion() + " cpu"}, nil
 }
 
-// load runs once, under the lock. The shim creates the environment first so
+// load runs under the lock until it succeeds once. The shim creates the environment first so
 // that its logger is the one that counts; onnxruntime_go joins it.
 func load(path string, to *slog.Logger) error {
 	loaded.severity = severityFatal

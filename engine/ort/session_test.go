@@ -15,6 +15,7 @@ import (
 	"athanor/engine/compute/computetest"
 	"athanor/engine/onnx"
 	"athanor/engine/ort/orttest"
+	"athanor/engine/refexec"
 	"athanor/engine/tensor"
 )
 
@@ -224,7 +225,8 @@ func TestCancelRunning(t *testing.T) {
 	}
 }
 
-// TestSentences runs a published sentence encoder against its reference.
+// TestSentences runs a published sentence encoder against its reference, on
+// the library and on the interpreter.
 func TestSentences(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "shared", "models", "mini-bert-embed")
 	raw, err := os.ReadFile(filepath.Join(dir, "reference.json"))
@@ -246,12 +248,15 @@ func TestSentences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt := orttest.Open(t)
-	p := computetest.MustCompile(t, rt, m, compute.Options{})
-	for i, ids := range ref.InputIDs {
-		got := embed(t, rt, p, ids, len(ref.Embeddings[i]))
-		computetest.Close(t, "embedding", got, ref.Embeddings[i], 1e-4)
+	encode := func(t *testing.T, rt compute.Runtime) {
+		p := computetest.MustCompile(t, rt, m, compute.Options{})
+		for i, ids := range ref.InputIDs {
+			got := embed(t, rt, p, ids, len(ref.Embeddings[i]))
+			computetest.Close(t, "embedding", got, ref.Embeddings[i], 1e-4)
+		}
 	}
+	t.Run("library", func(t *testing.T) { encode(t, orttest.Open(t)) })
+	t.Run("interpreter", func(t *testing.T) { encode(t, refexec.New()) })
 }
 
 // embed is the mean of the last hidden states, scaled to length one.

@@ -60,12 +60,16 @@ char *ort_load(const char *path, int severity) {
   void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!lib) return copy(dlerror());
   const OrtApiBase *(*base)(void) = (const OrtApiBase *(*)(void))dlsym(lib, "OrtGetApiBase");
-  if (!base) return copy("the library has no OrtGetApiBase: it is not ONNX Runtime");
+  if (!base) {
+    dlclose(lib);
+    return copy("the library has no OrtGetApiBase: it is not ONNX Runtime");
+  }
   table = base()->GetApi(ATHANOR_ORT_API_VERSION);
   if (!table) {
     char m[128];
     snprintf(m, sizeof m, "version %.32s of the library has no API %d; 1.%d or later is needed",
              base()->GetVersionString(), ATHANOR_ORT_API_VERSION, ATHANOR_ORT_API_VERSION);
+    dlclose(lib);
     return copy(m);
   }
   TRY(ORT(CreateEnvWithCustomLogger)(on_log, NULL, (OrtEnum)severity, "athanor", &env));
