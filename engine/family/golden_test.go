@@ -125,7 +125,7 @@ func TestRagged(t *testing.T) {
 // rounded weights: what is left is the rounding of activations in the kernels.
 func TestQuantized(t *testing.T) {
 	runtimes(t, func(t *testing.T, rt compute.Runtime) {
-		for _, name := range []string{"llama", "llama tied, llama3 rope, two shards, bf16", "llama with odd width", "qwen2", "qwen3"} {
+		for _, name := range []string{"llama with odd width", "qwen2", "qwen3"} {
 			for _, c := range []struct {
 				opt   family.GraphOptions
 				bits  int
@@ -143,15 +143,19 @@ func TestQuantized(t *testing.T) {
 					if block := max(c.opt.BlockSize, 32); shape.Tied && shape.Hidden%block != 0 {
 						t.Skipf("rows of %d are no whole blocks of %d: the embedding stays as it is, the reference has only one matrix", shape.Hidden, block)
 					}
-					ids := text(40, shape.Vocabulary)
+					ids := text(24, shape.Vocabulary)
 					exact := newReference(t, dir, nil).logits(ids)
 					want := newReference(t, dir, rounded(c.bits, c.opt.BlockSize)).logits(ids)
 					got := newStepper(t, rt, dir, 1, c.opt).feed(0, 0, ids)
 					_, kernel := difference(got, want)
 					_, whole := difference(got, exact)
-					t.Logf("block %d: relative error %.4f against rounded weights, %.4f against the original", c.opt.BlockSize, kernel, whole)
-					if kernel > c.bound {
-						t.Errorf("block %d: relative error %.4f against rounded weights", c.opt.BlockSize, kernel)
+					bound := c.bound
+					if rt.Name() == "refexec" {
+						bound = 5e-6 // it does not round activations
+					}
+					t.Logf("block %d: relative error %.2e against rounded weights, %.4f against the original", c.opt.BlockSize, kernel, whole)
+					if kernel > bound {
+						t.Errorf("block %d: relative error %.2e against rounded weights", c.opt.BlockSize, kernel)
 					}
 				})
 			}

@@ -12,6 +12,7 @@ import (
 	"athanor/engine/family"
 	"athanor/engine/onnx"
 	"athanor/engine/ort/orttest"
+	"athanor/engine/refexec"
 	"athanor/engine/tensor"
 	"athanor/engine/weights"
 )
@@ -19,6 +20,7 @@ import (
 // runtimes calls test with each runtime that is there.
 func runtimes(t *testing.T, test func(t *testing.T, rt compute.Runtime)) {
 	t.Run("onnxruntime", func(t *testing.T) { test(t, orttest.Open(t)) })
+	t.Run("refexec", func(t *testing.T) { test(t, refexec.New()) })
 }
 
 // stepper runs the serving graph of one model with a cache.
@@ -183,4 +185,14 @@ func writeDecoder(t testing.TB, s enginetest.DecoderShape, seed uint64) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// runOnOracle compares a model folder with wanted logits, on the plain
+// interpreter.
+func runOnOracle(t testing.TB, dir string, ids []int, want [][]float64) {
+	t.Helper()
+	got := newStepper(t, refexec.New(), dir, 1, family.GraphOptions{}).feed(0, 0, ids)
+	if largest, _ := difference(got, want); largest > 1e-5 {
+		t.Errorf("logits differ by %.2e", largest)
+	}
 }
