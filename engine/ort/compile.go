@@ -105,12 +105,7 @@ type sessionConfig struct {
 }
 
 func (c *sessionConfig) entries() [][2]string {
-	list := [][2]string{
-		{"session.use_env_allocators", "1"},
-		// Worker threads wait for the next operator by spinning, but not for
-		// the next run: the processor has other work between runs.
-		{"session.force_spinning_stop", "1"},
-	}
+	list := [][2]string{{"session.use_env_allocators", "1"}}
 	if c.dir != "" {
 		list = append(list, [2]string{"session.model_external_initializers_file_folder_path", c.dir})
 	}

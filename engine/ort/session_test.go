@@ -218,7 +218,7 @@ func TestCancelRunning(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want context.DeadlineExceeded", err)
 		}
-		if late > 500*time.Millisecond { // 100 ms on a machine that does nothing else
+		if late > time.Second { // 10 ms on a machine that does nothing else; the whole run takes seconds
 			t.Errorf("returned %v after the deadline", late)
 		}
 		t.Logf("returned %v after the deadline", late)
