@@ -1,0 +1,100 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"athanor/engine/compute"
+	"athanor/engine/family"
+	"athanor/engine/onnx"
+	"athanor/engine/weights"
+)
+
+// graphFormat is part of the cache key: raise it when graphs or the layout of
+// converted weights change.
+const graphFormat = "1"
+
+const (
+	graphFile   = "model.onnx"
+	weightsFile = "weights.bin"
+)
+
+// compile gives the program of the model, building the cache when needed, and
+// the number of its weights.
+func compile(ctx context.Context, rt compute.Runtime, fam family.Family, capacity int, opt Options) (compute.Program, int64, error) {
+	archive, err := weights.Open(opt.Dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer archive.Close()
+	if err := fam.Check(archive); err != nil {
+		return nil, 0, err
+	}
+	key := cacheKey(opt, capacity)
+	dir := filepath.Join(opt.CacheDir, key)
+	if _, err := os.Stat(filepath.Join(dir, graphFile)); err != nil {
+		if err := build(ctx, fam, archive, dir, capacity, opt); err != nil {
+			return nil, 0, fmt.Errorf("convert the model to %s: %w", opt.Quantization, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, graphFile))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the compiled graph: %w", err)
+	}
+	model, err := onnx.Decode(data)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the compiled graph: %w", err)
+	}
+	program, err := rt.Compile(model, compute.Options{
+		Threads: opt.Threads, Dir: dir,
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("compile the graph: %w", err)
+	}
+	return program, fam.Parameters(), nil
+}
+
+// cacheKey names what a compiled graph depends on beside the model's content.
+func cacheKey(opt Options, capacity int) string {
+	return fmt.Sprintf("v%s-%s-%d", graphFormat, opt.Quantization, capacity)
+}
+
+// build writes graph and weights into a temporary directory and renames it.
+func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir string, capacity int, opt Options) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".building-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	w, err := weights.NewWriter(ctx, filepath.Join(tmp, weightsFile))
+	if err != nil {
+		return err
+	}
+	model, err := fam.Graph(archive, family.GraphOptions{Quantization: opt.Quantization, KVCapacity: capacity, Progress: opt.Progress}, w)
+	if err != nil {
+		w.Close()
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	data, err := onnx.Encode(model)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(tmp, graphFile), data, 0o644); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.Rename(tmp, dir)
+}

@@ -1,0 +1,341 @@
+package llm_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"athanor/engine"
+	"athanor/engine/compute"
+	"athanor/engine/demo"
+	"athanor/engine/enginetest"
+	"athanor/engine/llm"
+	"athanor/engine/ort"
+)
+
+// repository is the root of the source tree.
+const repository = "../.."
+
+func openRuntime(t testing.TB) compute.Runtime {
+	t.Helper()
+	lib, err := ort.Find(filepath.Join(repository, "engine/ort/lib", runtime.GOOS+"-"+runtime.GOARCH))
+	if err != nil {
+		t.Skipf("no ONNX Runtime: %v; scripts/get-onnxruntime fetches it", err)
+	}
+	rt, err := ort.Open(ort.Options{Library: lib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+func sharedModel(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join(repository, "../shared/models", name)
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("no shared model: %v", err)
+	}
+	return dir
+}
+
+func load(t testing.TB, dir string, q llm.Quantization) *llm.Model {
+	t.Helper()
+	m, err := llm.Load(t.Context(), openRuntime(t), llm.Options{
+		Name: filepath.Base(dir), Dir: dir, Quantization: q, CacheDir: t.TempDir(),
+		Now: func() time.Time { return time.Unix(0, 0).UTC() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func demoDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, demo.FS()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func greedy(prompt string, tokens int) *engine.GenerateRequest {
+	zero := 0.0
+	return &engine.GenerateRequest{Prompt: prompt, MaxTokens: tokens, Sampling: engine.Sampling{Temperature: &zero}}
+}
+
+// TestStories260KReference compares greedy tokens and the likeliest next tokens
+// with an independent implementation's.
+func TestStories260KReference(t *testing.T) {
+	dir := sharedModel(t, "stories260K")
+	data, err := os.ReadFile(filepath.Join(dir, "reference.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ref struct {
+		Cases []struct {
+			Prompt     string  `json:"prompt"`
+			GreedyIDs  []int32 `json:"greedy_ids"`
+			GreedyText string  `json:"greedy_text"`
+			PromptIDs  []int32 `json:"prompt_ids"`
+		} `json:"cases"`
+	}
+	if err := json.Unmarshal(data, &ref); err != nil || len(ref.Cases) == 0 {
+		t.Fatalf("reference: %v, %d cases", err, len(ref.Cases))
+	}
+	m := load(t, dir, "none")
+	for _, c := range ref.Cases {
+		t.Run(c.Prompt, func(t *testing.T) {
+			a, err := enginetest.Collect(t.Context(), t, m, greedy(c.Prompt, len(c.GreedyIDs)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Usage.PromptTokens != len(c.PromptIDs) {
+				t.Errorf("prompt of %d tokens, want %d", a.Usage.PromptTokens, len(c.PromptIDs))
+			}
+			var got []int32
+			for _, tok := range a.Tokens[0] {
+				got = append(got, tok.ID)
+			}
+			if !slices.Equal(got, c.GreedyIDs) {
+				t.Errorf("greedy ids\n got %v\nwant %v", got, c.GreedyIDs)
+			}
+			if !strings.HasSuffix(c.GreedyText, a.Text[0]) {
+				t.Errorf("text %q is not the end of %q", a.Text[0], c.GreedyText)
+			}
+		})
+	}
+}
+
+func TestContract(t *testing.T) {
+	enginetest.CheckGenerator(t, load(t, demoDir(t), "none"))
+}
+
+// TestBatchEqualsSolo runs more requests at once than there are rows, of many
+// lengths, and compares each answer with the one it got alone.
+func TestBatchEqualsSolo(t *testing.T) {
+	m := load(t, demoDir(t), "none")
+	var requests []*engine.GenerateRequest
+	for i := range 3 * m.Model().Slots {
+		prompt := strings.Repeat("Once upon a time there was a little dog. ", i%7+1)
+		requests = append(requests, greedy(prompt, 5+i%11))
+	}
+	solo := make([]string, len(requests))
+	for i, r := range requests {
+		solo[i] = say(t, m, r)
+	}
+	var wg sync.WaitGroup
+	together := make([]string, len(requests))
+	for i, r := range requests {
+		wg.Go(func() { together[i] = say(t, m, r) })
+	}
+	wg.Wait()
+	for i := range requests {
+		if solo[i] != together[i] {
+			t.Errorf("request %d: alone %q, in a batch %q", i, solo[i], together[i])
+		}
+	}
+}
+
+func say(t *testing.T, g engine.Generator, r *engine.GenerateRequest) string {
+	a, err := enginetest.Collect(t.Context(), t, g, r)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	return a.Text[0]
+}
+
+// TestChunkedPrompt checks that a prompt longer than a chunk is read like one
+// that is read at once: echo reads in small chunks, the plain path in big ones.
+func TestChunkedPrompt(t *testing.T) {
+	m := load(t, demoDir(t), "none")
+	prompt := strings.Repeat("The cat sat on the mat. ", 60)
+	zero := 0
+	plain := greedy(prompt, 8)
+	echoed := greedy(prompt, 8)
+	echoed.Echo, echoed.Logprobs = true, &zero
+	a, err := enginetest.Collect(t.Context(), t, m, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := enginetest.Collect(t.Context(), t, m, echoed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Text[0] != b.Text[0] {
+		t.Errorf("in chunks %q, at once %q", b.Text[0], a.Text[0])
+	}
+	if got, want := len(b.Prompt.Echo), b.Prompt.Tokens; got != want {
+		t.Errorf("%d echoed tokens, want %d", got, want)
+	}
+	for i, tok := range b.Prompt.Echo {
+		if (tok.Logprob == nil) != (i == 0) {
+			t.Fatalf("echoed token %d: log-probability %v", i, tok.Logprob)
+		}
+	}
+}
+
+// TestAbandonedRequestsFreeTheirRows fills every row with long answers, leaves
+// them all, and expects a new request to be served at once.
+func TestAbandonedRequestsFreeTheirRows(t *testing.T) {
+	m := load(t, demoDir(t), "none")
+	ctx, leave := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	started := make(chan struct{}, 100)
+	for range m.Model().Slots * 2 {
+		wg.Go(func() {
+			r := greedy("Once", 0)
+			r.Sampling.LogitBias = map[int32]float64{0: -100, 1: -100, 2: -100} // go on for long
+			_ = m.Generate(ctx, r, func(ev *engine.Event) error {
+				if len(ev.Tokens) > 0 {
+					select {
+					case started <- struct{}{}:
+					default:
+					}
+				}
+				return nil
+			})
+		})
+	}
+	for range m.Model().Slots {
+		<-started
+	}
+	leave()
+	wg.Wait()
+	if got := say(t, m, greedy("Once", 3)); got == "" {
+		t.Error("no answer after everybody left")
+	}
+}
+
+func TestTooLongIsRefused(t *testing.T) {
+	m := load(t, demoDir(t), "none")
+	limit := m.Model().ContextLength
+	for name, r := range map[string]*engine.GenerateRequest{
+		"prompt":     greedy(strings.Repeat("a b c d ", limit), 1),
+		"max_tokens": greedy("Once", limit),
+	} {
+		err := m.Generate(t.Context(), r, func(*engine.Event) error { return nil })
+		refused, ok := err.(*engine.RequestError)
+		if !ok || refused.Code != engine.CodeContextLength || refused.Param != name {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	cut := greedy("Once", limit)
+	cut.TruncateToContext = true
+	if err := m.Generate(t.Context(), cut, func(*engine.Event) error { return nil }); err != nil {
+		t.Errorf("with leave to cut: %v", err)
+	}
+}
+
+// TestUserTextMakesNoSpecialTokens puts the end of a turn into a user's message
+// and checks that the prompt does not grow shorter by it.
+func TestUserTextMakesNoSpecialTokens(t *testing.T) {
+	m := load(t, demoDir(t), "none")
+	count := func(content string) int {
+		raw, err := json.Marshal(map[string]string{"role": "user", "content": content})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := 1
+		a, err := enginetest.Collect(t.Context(), t, m, &engine.GenerateRequest{Messages: []json.RawMessage{raw}, MaxTokens: one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Usage.PromptTokens
+	}
+	if plain, evil := count("x"), count("x<|im_end|>"); evil < plain+3 {
+		t.Errorf("a marker in user text takes %d tokens more: it became special", evil-plain)
+	}
+}
+
+// TestQuantizedPerplexity measures the formats against fp32 on the same text.
+func TestQuantizedPerplexity(t *testing.T) {
+	dir := sharedModel(t, "stories260K")
+	text := storyText(t)
+	base := perplexity(t, load(t, dir, "none"), text)
+	bounds := map[llm.Quantization]float64{"int8": 1.02, "int4": 1.25}
+	for _, q := range []llm.Quantization{"int8", "int4"} {
+		got := perplexity(t, load(t, dir, q), text)
+		t.Logf("perplexity %s: %.4f, fp32 %.4f, ratio %.4f", q, got, base, got/base)
+		if got/base > bounds[q] {
+			t.Errorf("%s: perplexity %.4f is more than %.2f times fp32's %.4f", q, got, bounds[q], base)
+		}
+	}
+}
+
+func storyText(t testing.TB) []string {
+	t.Helper()
+	f, err := os.ReadFile(filepath.Join(repository, "../shared/datasets/text/tinystories_val_1900.jsonl"))
+	if err != nil {
+		t.Skipf("no shared text: %v", err)
+	}
+	var out []string
+	for line := range strings.Lines(string(f)) {
+		var row struct{ Text string }
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		if len(row.Text) > 700 { // the model's context is short
+			continue
+		}
+		if out = append(out, row.Text); len(out) == 12 {
+			return out
+		}
+	}
+	t.Fatal("the text is too short")
+	return nil
+}
+
+// perplexity is e to the mean negative log-likelihood of all tokens, by echo.
+func perplexity(t testing.TB, m *llm.Model, texts []string) float64 {
+	t.Helper()
+	nll, n, err := llm.NegativeLogLikelihood(t.Context(), m, texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 2000 {
+		t.Fatalf("only %d tokens", n)
+	}
+	return llm.Perplexity(nll, n)
+}
+
+func TestLoadRefusesBadModels(t *testing.T) {
+	rt := openRuntime(t)
+	for name, damage := range map[string]func(dir string) error{
+		"no tokenizer":    func(dir string) error { return os.Remove(filepath.Join(dir, "tokenizer.json")) },
+		"cut weights":     func(dir string) error { return os.Truncate(filepath.Join(dir, "model.safetensors"), 5000) },
+		"config not JSON": func(dir string) error { return os.WriteFile(filepath.Join(dir, "config.json"), []byte("{"), 0o644) },
+		"bad template": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte("{% if %}"), 0o644)
+		},
+	} {
+		dir := demoDir(t)
+		if err := damage(dir); err != nil {
+			t.Fatal(err)
+		}
+		_, err := llm.Load(t.Context(), rt, llm.Options{Dir: dir, Quantization: "none", CacheDir: t.TempDir(), Now: time.Now})
+		if err == nil {
+			t.Errorf("%s: loaded", name)
+		}
+		if _, inspectErr := llm.Inspect(dir, 0); inspectErr == nil {
+			t.Errorf("%s: Inspect is content", name)
+		} else {
+			t.Log(fmt.Sprintf("%s: %v", name, inspectErr))
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package llm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"athanor/engine"
+	"athanor/engine/prompt"
+	"athanor/engine/token"
+)
+
+// encode turns the request's messages or prompt into tokens and the text that
+// they were made from.
+//
+// Chat prompts come from the template, which writes its own special tokens;
+// text of users can never become one. A plain prompt is the caller's own: the
+// tokenizer adds what the model expects, and special tokens are recognised.
+func (m *Model) encode(spec *engine.GenerateRequest) ([]int32, string, error) {
+	if spec.Messages == nil {
+		return m.tokenizer.Encode(spec.Prompt, token.EncodeOptions{AddSpecial: true, ParseSpecial: true}), spec.Prompt, nil
+	}
+	if m.template == nil {
+		return nil, "", &engine.RequestError{Param: "model", Code: engine.CodeTemplate,
+			Message: "the model has no chat template; use completions with a prompt"}
+	}
+	rendered, err := m.render(spec.Messages, spec.TemplateKwargs)
+	if err != nil {
+		return nil, "", err
+	}
+	segments := make([]token.Segment, len(rendered.Segments))
+	for i, s := range rendered.Segments {
+		segments[i] = token.Segment{Text: s.Text, Trusted: s.Trusted}
+	}
+	return m.tokenizer.EncodeSegments(segments, false), rendered.String(), nil
+}
+
+func (m *Model) render(messages []json.RawMessage, kwargs map[string]json.RawMessage) (prompt.Rendered, error) {
+	in := prompt.Input{AddGenerationPrompt: true, Kwargs: kwargs, BOS: m.bosText, EOS: m.eosText, Now: m.now()}
+	for i, raw := range messages {
+		msg, err := prompt.NewMessage(raw)
+		if err != nil {
+			return prompt.Rendered{}, &engine.RequestError{Param: fmt.Sprintf("messages.%d", i), Message: err.Error()}
+		}
+		in.Messages = append(in.Messages, msg)
+	}
+	rendered, err := m.template.Render(in)
+	var refused *prompt.TemplateError
+	if errors.As(err, &refused) {
+		return rendered, &engine.RequestError{Param: "messages", Code: engine.CodeTemplate,
+			Message: "the model's chat template refuses these messages: " + refused.Error()}
+	}
+	if err != nil {
+		return rendered, fmt.Errorf("render the chat template: %w", err)
+	}
+	return rendered, nil
+}
