@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -199,7 +200,7 @@ func TestLastUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := storetest.Open(t)
-		s := identity.New(kit.Kit{Now: time.Now, NewID: func(p string) string { return fmt.Sprint(p, time.Now().UnixNano()) }, Log: kit.New(nil).Log}, db)
+		s := identity.New(kit.Kit{Now: time.Now, NewID: func(p string) string { return fmt.Sprint(p, time.Now().UnixNano()) }, Log: slog.New(slog.DiscardHandler)}, db)
 		_, secret, err := s.Bootstrap(t.Context())
 		if err != nil {
 			t.Fatal(err)
