@@ -44,7 +44,7 @@ func newClient(socket string, model engine.ModelInfo) *Client {
 		model: model,
 		transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialSocket(ctx, socket)
+				return DialSocket(ctx, socket)
 			},
 			DisableCompression:  true,
 			MaxIdleConns:        idleConns,

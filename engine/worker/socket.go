@@ -70,7 +70,8 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-func dialSocket(ctx context.Context, path string) (conn net.Conn, err error) {
+// DialSocket connects to a socket of Listen, long paths included.
+func DialSocket(ctx context.Context, path string) (conn net.Conn, err error) {
 	err = withShortPath(path, func(short string) (err error) {
 		var d net.Dialer
 		conn, err = d.DialContext(ctx, "unix", short)

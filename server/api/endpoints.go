@@ -4,9 +4,9 @@ import "slices"
 
 // ListEndpointsRequest is GET /endpoints with its three filters.
 type ListEndpointsRequest struct {
-	Type      string `query:"type"`       // dedicated or serverless
-	UsageType string `query:"usage_type"` // on-demand or reserved
-	Mine      *bool  `query:"mine"`       // only endpoints of the caller's project
+	Type      string `json:"-" query:"type"`       // dedicated or serverless
+	UsageType string `json:"-" query:"usage_type"` // on-demand or reserved
+	Mine      *bool  `json:"-" query:"mine"`       // only endpoints of the caller's project
 }
 
 // Validate checks the filters.

@@ -4,12 +4,12 @@ import "encoding/json"
 
 // ListModelsRequest is GET /models.
 type ListModelsRequest struct {
-	Dedicated *bool `query:"dedicated"` // only models on dedicated endpoints
+	Dedicated *bool `json:"-" query:"dedicated"` // only models on dedicated endpoints
 }
 
 // GetModelRequest is GET /models/{id}.
 type GetModelRequest struct {
-	ID string `path:"id"`
+	ID string `json:"-" path:"id"`
 }
 
 // Model describes a model that can be called.

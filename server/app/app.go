@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"athanor/engine"
+	"athanor/engine/demo"
+	"athanor/engine/host"
+	"athanor/engine/ort"
+	"athanor/gpu"
+	"athanor/gpu/nvml"
+	"athanor/server/chat"
+	"athanor/server/config"
+	"athanor/server/endpoints"
+	"athanor/server/identity"
+	"athanor/server/kit"
+	"athanor/server/models"
+	"athanor/server/rest"
+	"athanor/store"
+	"athanor/store/object"
+)
+
+// DemoModel is the name of the embedded model.
+const DemoModel = demo.Name
+
+// Options are what the caller of Open decides beside the configuration.
+type Options struct {
+	Version string
+	Log     *slog.Logger // nil means slog.Default()
+	Kit     *kit.Kit     // nil means the real clock and ids
+	// Generator answers every model name in place of workers; for tests and
+	// for measuring the control plane alone.
+	Generator engine.Generator
+}
+
+// App is an open appliance. Open, then Run or ServeAdmin, then Close.
+type App struct {
+	cfg       config.Config
+	kit       kit.Kit
+	db        *store.DB
+	objects   object.Store
+	artifacts *artifacts
+	identity  *identity.Service
+	models    *models.Service
+	host      *host.Host
+	gpus      *nvml.Inventory // nil without a driver
+	library   string
+	metrics   *metrics
+	mock      engine.Generator
+	firstKey  string
+	server    *rest.Server
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the data directory, creating what is missing, and wires
+// everything; nothing listens yet. On a fresh directory FirstKey has the key.
+func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err error) {
+	if opt.Log == nil {
+		opt.Log = slog.Default()
+	}
+	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator}
+	if opt.Kit != nil {
+		a.kit = *opt.Kit
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	if err := cfg.EnsureData(); err != nil {
+		return nil, err
+	}
+	if err := a.openStores(ctx); err != nil {
+		return nil, err
+	}
+	a.identity = identity.New(a.kit, a.db)
+	if _, a.firstKey, err = a.identity.Bootstrap(ctx); err != nil {
+		return nil, fmt.Errorf("first start: %w", err)
+	}
+	a.models = models.New(a.kit, a.db)
+	if err := a.openHost(ctx); err != nil {
+		return nil, err
+	}
+	a.metrics = newMetrics(a.host.Snapshot)
+	if err := a.ensureDemo(ctx); err != nil {
+		return nil, err
+	}
+	a.server, err = a.newServer(a.identity, a.Ops())
+	return a, err
+}
+
+func (a *App) openStores(ctx context.Context) (err error) {
+	a.db, err = store.Open(a.cfg.Database(), store.Options{})
+	if errors.Is(err, store.ErrLocked) {
+		return fmt.Errorf("another process has %s open; is a server running?", a.cfg.Data)
+	}
+	if err != nil {
+		return err
+	}
+	if s := a.cfg.S3; s.Endpoint != "" {
+		a.objects, err = object.OpenS3(ctx, object.S3Config{
+			Endpoint: s.Endpoint, Bucket: s.Bucket, Prefix: s.Prefix, Region: s.Region,
+			AccessKey: s.AccessKey, SecretKey: s.SecretKey, Insecure: s.Insecure,
+		})
+	} else {
+		a.objects, err = object.OpenLocal(a.cfg.Objects())
+	}
+	a.artifacts = &artifacts{objects: a.objects, cache: a.cfg.Cache()}
+	return err
+}
+
+// openHost finds the devices and the library. A missing library does not stop
+// the control plane: it makes it not ready, and says why.
+func (a *App) openHost(ctx context.Context) error {
+	inventory := gpu.All{gpu.NewHost()}
+	if n, err := nvml.Open(); err == nil {
+		a.gpus = n
+		inventory = append(inventory, n)
+	}
+	devices, err := inventory.Devices(ctx)
+	if err != nil {
+		a.kit.Log.Warn("not every device answers", "error", err)
+	}
+	var libraryErr error
+	if a.library, libraryErr = ort.Locate(a.cfg.ONNXRuntime, a.cfg.Data); libraryErr != nil && a.mock == nil {
+		a.kit.Log.Error("no model can be loaded", "error", libraryErr)
+	}
+	a.host, err = host.New(host.Config{
+		Args:   func(host.Spec) []string { return []string{"worker", "--library", a.library} },
+		RunDir: a.cfg.Run(), Ledger: gpu.NewLedger(devices...), KeepAlive: time.Duration(a.cfg.KeepAlive),
+		DrainTimeout: time.Duration(a.cfg.Drain), Log: a.kit.Log,
+	})
+	return err
+}
+
+// FirstKey is the admin key that Open made, "" unless the directory was fresh.
+func (a *App) FirstKey() string { return a.firstKey }
+
+// Ops is the table of all operations of the public API.
+func (a *App) Ops() []rest.Op {
+	var ops []rest.Op
+	ops = append(ops, a.identity.Ops()...)
+	ops = append(ops, a.models.Ops()...)
+	ops = append(ops, endpoints.New(a.models, "athanor").Ops()...)
+	ops = append(ops, chat.New(a.kit, a, a.metrics).Ops()...)
+	return ops
+}
+
+func (a *App) newServer(auth rest.Authenticator, ops []rest.Op) (*rest.Server, error) {
+	return rest.New(rest.Config{
+		Ops: ops, Auth: auth, Kit: a.kit, Observe: a.metrics.observe, MapError: mapError,
+		Ready: a.ready, Metrics: a.metrics.write,
+	})
+}
+
+// ready says why the appliance cannot serve: the store does not answer, or no
+// model can ever be loaded.
+func (a *App) ready(context.Context) error {
+	if err := a.db.View(func(*store.Tx) error { return nil }); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if a.library == "" && a.mock == nil {
+		_, err := ort.Locate(a.cfg.ONNXRuntime, a.cfg.Data)
+		return err
+	}
+	return nil
+}
+
+// Close ends workers and closes everything; it may be called more than once.
+func (a *App) Close() error {
+	a.closeOnce.Do(func() {
+		var errs []error
+		if a.host != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(a.cfg.Drain))
+			errs = append(errs, a.host.Close(ctx))
+			cancel()
+		}
+		if a.gpus != nil {
+			errs = append(errs, a.gpus.Close())
+		}
+		if a.identity != nil {
+			errs = append(errs, a.identity.Close())
+		}
+		if a.objects != nil {
+			errs = append(errs, a.objects.Close())
+		}
+		if a.db != nil {
+			errs = append(errs, a.db.Close())
+		}
+		a.closeErr = errors.Join(errs...)
+	})
+	return a.closeErr
+}

@@ -1,0 +1,148 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"athanor/engine"
+	"athanor/engine/demo"
+	"athanor/engine/llm"
+	"athanor/server/api"
+	"athanor/server/rest"
+	"athanor/store/resource"
+)
+
+// importModel answers POST /admin/models/import: check, copy, try one token,
+// register. A failure leaves nothing behind.
+func (a *App) importModel(ctx context.Context, r *api.ImportModelRequest, events *rest.Events) (*api.Model, error) {
+	m, err := a.inspect(r)
+	if err != nil {
+		return nil, err
+	}
+	tell := func(phase string, done, total int64) {
+		_ = events.Send(api.ImportEvent{Phase: phase, Done: done, Total: total}) // a lost listener ends ctx
+	}
+	if err := a.install(ctx, m, os.DirFS(r.Path), tell, a.probe); err != nil {
+		return nil, err
+	}
+	wire, err := a.models.Get(ctx, &api.GetModelRequest{ID: m.Name})
+	if err != nil {
+		return nil, err
+	}
+	return nil, events.Send(api.ImportEvent{Model: wire})
+}
+
+// inspect checks a directory without reading its weights and drafts the record.
+func (a *App) inspect(r *api.ImportModelRequest) (*resource.Model, error) {
+	if err := resource.ValidateModelName(r.Name); err != nil {
+		return nil, api.Invalid("name", "%s", err)
+	}
+	if info, err := os.Stat(r.Path); err != nil || !info.IsDir() {
+		return nil, api.Invalid("path", "%s is not a directory that the server can read", r.Path)
+	}
+	if _, err := a.models.Resolve("", r.Name); err == nil {
+		return nil, api.Conflict("a model named %s exists already", r.Name).WithParam("name")
+	}
+	m, err := a.describe(r.Path, resource.Quantization(r.Quantization))
+	if err != nil {
+		return nil, api.Invalid("path", "%s: %s", r.Path, err).WithCode("invalid_model")
+	}
+	m.Name, m.SourceKind, m.Source = r.Name, "directory", r.Path
+	return m, nil
+}
+
+// describe drafts the record of a model directory. Its errors are for the
+// person who brought the files.
+func (a *App) describe(dir string, q resource.Quantization) (*resource.Model, error) {
+	d, err := llm.Inspect(dir, a.cfg.KVMemory)
+	if err != nil {
+		return nil, err
+	}
+	files, err := listModel(os.DirFS(dir))
+	if err != nil {
+		return nil, err
+	}
+	kind := resource.ModelLanguage
+	if d.Chat {
+		kind = resource.ModelChat
+	}
+	return &resource.Model{
+		Type: kind, Architecture: d.Architecture, Quantization: q, ContextLength: d.Context,
+		Parameters: d.Parameters, Files: files,
+	}, nil
+}
+
+// install stores the files of m, tries it with probe (nil for none), and
+// registers it.
+func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell func(string, int64, int64), probe func(context.Context, *resource.Model, func(string, int64, int64)) error) (err error) {
+	added, err := a.artifacts.store(ctx, fsys, m.Files, tell)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.artifacts.drop(added))
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	m.Revision = revision(m.Files)
+	m.ID = resource.ModelID(a.kit.NewID("model"))
+	m.EndpointID = resource.EndpointID(a.kit.NewID("endpoint"))
+	m.CreatedAt = a.kit.Now()
+	if probe != nil {
+		if err := probe(ctx, m, tell); err != nil {
+			return errors.Join(err, os.RemoveAll(a.artifacts.modelDir(m.Revision)), os.RemoveAll(a.artifacts.compiledDir(m.Revision)))
+		}
+	}
+	return a.models.Register(ctx, m)
+}
+
+// probe loads m in a worker and generates one token.
+func (a *App) probe(ctx context.Context, m *resource.Model, tell func(string, int64, int64)) error {
+	tell("converting and loading in a worker", 0, 0)
+	lease, err := a.lease(ctx, m)
+	if err != nil {
+		return api.Invalid("path", "the model does not load: %s", err).WithCode("invalid_model")
+	}
+	defer lease.Release()
+	tell("generating one token", 0, 0)
+	greedy := 0.0
+	req := &engine.GenerateRequest{Prompt: "a", MaxTokens: 1, Sampling: engine.Sampling{Temperature: &greedy}}
+	tokens := 0
+	err = lease.Generator().Generate(ctx, req, func(ev *engine.Event) error {
+		if ev.Usage != nil {
+			tokens = ev.Usage.CompletionTokens
+		}
+		return nil
+	})
+	if err == nil && tokens == 0 {
+		err = errors.New("no token came")
+	}
+	if err != nil {
+		return api.Invalid("path", "the model loads but does not generate: %s", err).WithCode("invalid_model")
+	}
+	return nil
+}
+
+// ensureDemo registers the embedded model on a fresh data directory.
+func (a *App) ensureDemo(ctx context.Context) error {
+	if _, err := a.models.Resolve("", demo.Name); err == nil {
+		return nil
+	}
+	dir, err := os.MkdirTemp(a.cfg.Cache(), ".demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, demo.FS()); err != nil {
+		return fmt.Errorf("unpack the embedded model: %w", err)
+	}
+	m, err := a.describe(dir, resource.QuantizationNone)
+	if err != nil {
+		return fmt.Errorf("embedded model: %w", err)
+	}
+	m.Name, m.DisplayName, m.SourceKind, m.Builtin, m.License = demo.Name, "Athanor demo", "builtin", true, "apache-2.0"
+	return a.install(ctx, m, os.DirFS(dir), func(string, int64, int64) {}, nil)
+}

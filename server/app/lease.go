@@ -1,0 +1,71 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"athanor/engine"
+	"athanor/engine/host"
+	"athanor/engine/llm"
+	"athanor/engine/worker"
+	"athanor/server/rest"
+	"athanor/store/resource"
+)
+
+// Generator implements chat.Models: it resolves the name as the caller sees it
+// and borrows the model's worker.
+func (a *App) Generator(ctx context.Context, name string) (engine.Generator, func(), error) {
+	if a.mock != nil {
+		return a.mock, func() {}, nil
+	}
+	m, err := a.models.Resolve(resource.ProjectID(rest.Caller(ctx).ProjectID), name)
+	if err != nil {
+		return nil, nil, err
+	}
+	lease, err := a.lease(ctx, m)
+	if err != nil {
+		return nil, nil, fmt.Errorf("load model %s: %w", name, err)
+	}
+	return lease.Generator(), lease.Release, nil
+}
+
+// lease borrows the worker of m, which is started when it does not run.
+func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error) {
+	dir, err := a.artifacts.directory(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	compiled, err := filepath.Abs(a.artifacts.compiledDir(m.Revision))
+	if err != nil {
+		return nil, err
+	}
+	plan, err := llm.Inspect(dir, a.cfg.KVMemory)
+	if err != nil {
+		return nil, fmt.Errorf("inspect the files: %w", err)
+	}
+	return a.host.Acquire(ctx, host.Spec{
+		Key: string(m.ID),
+		Spec: worker.Spec{
+			Name: m.Name, Dir: dir, Quantization: string(m.Quantization), CacheDir: compiled,
+			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots,
+			MemoryBytes: weightBytes(m) + plan.KVBytes,
+		},
+		MemoryLimit: a.cfg.Memory,
+	})
+}
+
+// weightBytes estimates the memory of the weights as they are served: block
+// formats keep one float32 scale per 32 values.
+func weightBytes(m *resource.Model) int64 {
+	switch m.Quantization {
+	case resource.QuantizationInt4:
+		return m.Parameters * 5 / 8
+	case resource.QuantizationInt8:
+		return m.Parameters * 9 / 8
+	}
+	return m.Parameters * 4
+}

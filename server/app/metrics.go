@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
+
+	"athanor/engine"
+	"athanor/engine/host"
+	"athanor/server/rest"
+)
+
+// metrics are what /metrics shows. Labels never hold what users wrote; the
+// model label is a registered name.
+type metrics struct {
+	registry   *prometheus.Registry
+	requests   *prometheus.CounterVec
+	duration   *prometheus.HistogramVec
+	tokens     *prometheus.CounterVec
+	firstToken *prometheus.HistogramVec
+}
+
+func newMetrics(workers func() []host.Status) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "athanor_requests_total", Help: "HTTP requests by operation and status."}, []string{"operation", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "athanor_request_seconds", Help: "Time from request to last byte.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12)}, []string{"operation"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "athanor_tokens_total", Help: "Tokens by model and kind (prompt, completion)."}, []string{"model", "kind"}),
+		firstToken: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "athanor_first_token_seconds", Help: "Time from request to first token.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12)}, []string{"model"}),
+	}
+	m.registry.MustRegister(m.requests, m.duration, m.tokens, m.firstToken, workerMetrics{workers},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// observe counts one HTTP request.
+func (m *metrics) observe(s rest.Sample) {
+	name := "unknown"
+	if s.Op != nil {
+		name = s.Op.Name()
+	}
+	m.requests.WithLabelValues(name, strconv.Itoa(s.Status)).Inc()
+	m.duration.WithLabelValues(name).Observe(s.Duration.Seconds())
+}
+
+// Generated implements chat.Meter.
+func (m *metrics) Generated(_ context.Context, model string, u engine.Usage, first time.Duration) {
+	m.tokens.WithLabelValues(model, "prompt").Add(float64(u.PromptTokens))
+	m.tokens.WithLabelValues(model, "completion").Add(float64(u.CompletionTokens))
+	if first > 0 {
+		m.firstToken.WithLabelValues(model).Observe(first.Seconds())
+	}
+}
+
+// write renders the text format.
+func (m *metrics) write(w io.Writer) (string, error) {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return "", err
+	}
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	enc := expfmt.NewEncoder(w, format)
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return "", err
+		}
+	}
+	return string(format), nil
+}
+
+// workerMetrics reads the supervisor's snapshot at each scrape.
+type workerMetrics struct{ snapshot func() []host.Status }
+
+var (
+	workerUp       = prometheus.NewDesc("athanor_worker_up", "1 when the worker of the model is ready.", []string{"model"}, nil)
+	workerRestarts = prometheus.NewDesc("athanor_worker_restarts_total", "Restarts of the worker.", []string{"model"}, nil)
+	workerRSS      = prometheus.NewDesc("athanor_worker_resident_bytes", "Resident memory of the worker.", []string{"model"}, nil)
+	workerBusy     = prometheus.NewDesc("athanor_worker_inflight", "Requests that hold the worker: running and queued.", []string{"model"}, nil)
+)
+
+func (workerMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{workerUp, workerRestarts, workerRSS, workerBusy} {
+		ch <- d
+	}
+}
+
+func (w workerMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range w.snapshot() {
+		up := 0.0
+		if s.State == host.Ready {
+			up = 1
+		}
+		ch <- prometheus.MustNewConstMetric(workerUp, prometheus.GaugeValue, up, s.Name)
+		ch <- prometheus.MustNewConstMetric(workerRestarts, prometheus.CounterValue, float64(s.Restarts), s.Name)
+		ch <- prometheus.MustNewConstMetric(workerRSS, prometheus.GaugeValue, float64(s.Memory.RSS), s.Name)
+		ch <- prometheus.MustNewConstMetric(workerBusy, prometheus.GaugeValue, float64(s.InFlight), s.Name)
+	}
+}
