@@ -23,6 +23,7 @@ import (
 	"athanor/server/rest"
 	"athanor/store"
 	"athanor/store/object"
+	"athanor/web"
 )
 
 // DemoModel is the name of the embedded model.
@@ -156,7 +157,7 @@ func (a *App) Ops() []rest.Op {
 func (a *App) newServer(auth rest.Authenticator, ops []rest.Op) (*rest.Server, error) {
 	return rest.New(rest.Config{
 		Ops: ops, Auth: auth, Kit: a.kit, Observe: a.metrics.observe, MapError: mapError,
-		Ready: a.ready, Metrics: a.metrics.write,
+		Ready: a.ready, Metrics: a.metrics.write, Page: web.Index(),
 	})
 }
 

@@ -37,6 +37,7 @@ var allowed = []struct {
 	{"engine/tensor", nil},
 	{"engine/onnx", []string{"engine/tensor"}},
 	{"engine/compute", []string{"engine/onnx", "engine/tensor"}},
+	{"engine/compute/computetest", []string{"engine/compute", "engine/onnx", "engine/tensor"}},
 	{"engine/graph", []string{"engine/onnx", "engine/tensor"}},
 	{"engine/weights", []string{"engine/onnx", "engine/tensor"}},
 	{"engine/nn", []string{"engine/graph", "engine/onnx", "engine/tensor", "engine/weights"}},

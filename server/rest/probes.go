@@ -40,6 +40,12 @@ func (s *Server) probes(cfg Config) {
 		x.reply(http.StatusOK, state{"ready"})
 		return nil
 	})
+	if cfg.Page != nil {
+		s.app.Get("/", func(c *fiber.Ctx) error {
+			s.exchange(c).raw(http.StatusOK, "text/html; charset=utf-8", cfg.Page)
+			return nil
+		})
+	}
 	if cfg.Metrics == nil {
 		return
 	}

@@ -27,6 +27,7 @@ type Config struct {
 	MapError func(error) *api.Error                  // the errors of lower layers; nil means "not known"
 	Ready    func(context.Context) error             // GET /readyz: why it is not ready; nil func means always
 	Metrics  func(io.Writer) (ctype string, _ error) // GET /metrics; nil func means no such route
+	Page     []byte                                  // GET /, HTML; nil means no such route
 	Limits   Limits
 }
 
