@@ -64,27 +64,34 @@ func TestOpenSweepsAnUnfinishedCreation(t *testing.T) {
 
 func TestOpenConcurrently(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "athanor.db")
-	const n = 4
-	opened := make(chan *store.DB, n)
-	for range n {
-		go func() {
-			db, err := store.Open(path, store.Options{LockTimeout: time.Millisecond})
-			if err != nil && !errors.Is(err, store.ErrLocked) {
-				t.Errorf("Open: %v", err)
-			}
-			opened <- db
-		}()
-	}
-	winners := 0
-	for range n {
-		if db := <-opened; db != nil {
-			winners++
-			defer db.Close()
+	const rounds, n = 10, 6
+	for range rounds {
+		path := filepath.Join(t.TempDir(), "athanor.db")
+		opened := make(chan *store.DB, n)
+		begin := make(chan struct{})
+		for range n {
+			go func() {
+				<-begin
+				db, err := store.Open(path, store.Options{LockTimeout: time.Millisecond})
+				if err != nil && !errors.Is(err, store.ErrLocked) {
+					t.Errorf("Open: %v", err)
+				}
+				opened <- db
+			}()
 		}
-	}
-	if winners != 1 {
-		t.Errorf("%d of %d got the database", winners, n)
+		close(begin)
+		var winners []*store.DB
+		for range n {
+			if db := <-opened; db != nil {
+				winners = append(winners, db)
+			}
+		}
+		if len(winners) != 1 {
+			t.Errorf("%d of %d got the database", len(winners), n)
+		}
+		for _, db := range winners {
+			storetest.Close(t, db)
+		}
 	}
 }
 
@@ -114,10 +121,13 @@ func TestOpenDamaged(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "whole.db")
 	db := storetest.OpenAt(t, whole, things)
+	// First a value of many pages, so that what comes later lies before its end.
+	for i := range 8 {
+		mustUpdate(t, db, func(tx *store.Tx) error { return store.Meta(tx).Put("large", make([]byte, 10_000*(8-i))) })
+	}
+	mustUpdate(t, db, func(tx *store.Tx) error { return store.Meta(tx).Put("large", make([]byte, 200_000)) })
 	for _, id := range []string{"a", "b", "c"} {
-		mustUpdate(t, db, func(tx *store.Tx) error {
-			return things.Insert(tx, id, &thing{Name: id, Group: strings.Repeat("x", 1000)})
-		})
+		mustUpdate(t, db, put(id, nil))
 	}
 	storetest.Close(t, db, things)
 	data, err := os.ReadFile(whole)
@@ -125,6 +135,16 @@ func TestOpenDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := os.Getpagesize()
+	// bbolt makes files longer than what it uses: find the shortest whole one. Every
+	// shorter one has to be refused.
+	used := 4
+	for !opensWhole(t, data[:used*page]) {
+		used++
+	}
+	if used < 8 {
+		t.Fatalf("only %d pages are in use, too few to cut some off", used)
+	}
+	data = data[:used*page]
 	tests := map[string][]byte{
 		"empty":            {},
 		"text":             []byte("this is no database"),
@@ -154,6 +174,28 @@ func TestOpenDamaged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// opensWhole reports whether a file of the content can be opened; then it has to be
+// whole, because what was cut off was not in use.
+func opensWhole(t *testing.T, content []byte) bool {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "athanor.db")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := store.Open(path, store.Options{})
+	if err != nil {
+		if !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("cut to %d bytes: %v, want ErrCorrupt", len(content), err)
+		}
+		return false
+	}
+	if got := ids(t, db, "a", "b", "c"); len(got) != 3 {
+		t.Errorf("cut to %d bytes it opens with the records %v", len(content), got)
+	}
+	storetest.Close(t, db, things)
+	return true
 }
 
 // wipeAfter returns data with everything behind n bytes overwritten.
