@@ -104,12 +104,14 @@ func joinFilter(in *interp, x Value, a []Value) Value {
 
 // tojsonFilter is what transformers puts in the place of Jinja2's own.
 func tojsonFilter(in *interp, x Value, a []Value) Value {
-	w := &jsonWriter{in: in, b: newBuf(in), ascii: optBool(a[0], false), sortKeys: optBool(a[3], false), seps: neutral}
-	w.item, w.key = ", ", ": "
+	w := &jsonWriter{
+		in: in, b: newBuf(in), ascii: optBool(a[0], false), sortKeys: optBool(a[3], false),
+		pad: neutral, item: ", ", key: ": ", seps: neutral,
+	}
 	switch v := orNone(a[1]).(type) {
 	case nil:
 	case Str:
-		w.indent = &v.text
+		w.indent, w.pad = &v.text, provenance(!v.anyUntrusted())
 	default:
 		pad := repeat(in, Trusted(" "), mustIndex(v)).text
 		w.indent = &pad

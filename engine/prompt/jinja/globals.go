@@ -1,5 +1,7 @@
 package jinja
 
+import "strings"
+
 // globals are the functions that every template sees. Variables hide them.
 var globals map[string]Value
 
@@ -26,6 +28,7 @@ func raiseException(in *interp, a *args) Value {
 
 func strftimeNow(in *interp, a *args) Value {
 	format := mustStr(a.bind("strftime_now", 1, "format")[0], "strftime")
+	in.tick(8 * strings.Count(format.text, "%"))
 	return format.mapRuns(in, func(s string) string { return strftime(s, in.now) })
 }
 

@@ -116,6 +116,7 @@ type jsonWriter struct {
 	ascii    bool
 	sortKeys bool
 	indent   *string // nil: all on one line
+	pad      mark    // provenance of indent
 	item     string  // between entries
 	key      string  // between key and value
 	seps     mark    // provenance of the two
@@ -161,7 +162,7 @@ func (w *jsonWriter) newline(level int) {
 	if w.indent != nil {
 		w.b.put("\n", neutral)
 		for range level {
-			w.b.put(*w.indent, neutral)
+			w.b.put(*w.indent, w.pad)
 		}
 	}
 }

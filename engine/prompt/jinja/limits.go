@@ -12,7 +12,7 @@ type Limits struct {
 // Sizes that do not depend on the input.
 const (
 	maxSource = 1 << 20 // bytes of template source
-	maxTokens = 300_000 // tokens of one source
+	maxTokens = 200_000 // tokens of one source
 	maxNest   = 800     // nesting of statements and expressions, chains included
 	maxRange  = 100_000 // elements of range(), as in Jinja2's sandbox
 	maxBits   = 14_000  // size of an integer, about Python's 4300 digits
@@ -26,8 +26,8 @@ const (
 func DefaultLimits(items, bytes int) Limits {
 	n, b := int64(items), int64(bytes)
 	return Limits{
-		Steps:  300_000 + 5_000*n + b/2,
-		Bytes:  48<<20 + 64*b,
+		Steps:  150_000 + 2_000*n + b/2,
+		Bytes:  32<<20 + 64*b,
 		Output: 4<<20 + 8*b,
 		String: 4<<20 + 8*b,
 		Depth:  maxDepth,

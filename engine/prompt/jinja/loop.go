@@ -55,7 +55,7 @@ func (s *forStmt) begin(in *interp, sc *scope) (*loopVar, func() (Value, bool)) 
 // turn assigns the next item; false at the end.
 func (s *forStmt) turn(in *interp, sc *scope, loop *loopVar, next func() (Value, bool)) bool {
 	in.line = s.line
-	in.tick(1)
+	in.tick(3) // a turn makes a scope
 	item, ok := next()
 	if ok {
 		s.target.assign(in, sc, item)

@@ -84,6 +84,7 @@ func (in *interp) call(fn Value, a *args) Value {
 // callMacro binds the arguments and returns what the body prints.
 func (in *interp) callMacro(m *Macro, a *args) Value {
 	in.enter()
+	in.tick(4) // a call makes a scope
 	line := in.line
 	def, sc := m.def, newScope(m.sc)
 	given := map[string]bool{}

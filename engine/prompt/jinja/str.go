@@ -80,7 +80,7 @@ func (s Str) whole(text string) Str {
 
 // mapRuns rewrites each stretch by itself; f must not need to see across one.
 func (s Str) mapRuns(in *interp, f func(string) string) Str {
-	in.scan(len(s.text))
+	in.tick(1 + len(s.text)/8) // dearer than a scan
 	if s.runs == nil {
 		out := f(s.text)
 		in.grow(len(out))
