@@ -24,18 +24,49 @@ import (
 // repository is the root of the source tree.
 const repository = "../.."
 
+// loaded keeps models that several tests use; TestMain closes them.
+var loaded = struct {
+	runtime compute.Runtime
+	models  map[string]*llm.Model
+	dir     string
+}{models: map[string]*llm.Model{}}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "llm-test-")
+	if err != nil {
+		panic(err)
+	}
+	loaded.dir = dir
+	code := m.Run()
+	for name, model := range loaded.models {
+		if err := model.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "close", name, err)
+			code = 1
+		}
+	}
+	if loaded.runtime != nil {
+		if err := loaded.runtime.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "close the runtime:", err)
+			code = 1
+		}
+	}
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 func openRuntime(t testing.TB) compute.Runtime {
 	t.Helper()
+	if loaded.runtime != nil {
+		return loaded.runtime
+	}
 	lib, err := ort.Find(filepath.Join(repository, "engine/ort/lib", runtime.GOOS+"-"+runtime.GOARCH))
 	if err != nil {
 		t.Skipf("no ONNX Runtime: %v; scripts/get-onnxruntime fetches it", err)
 	}
-	rt, err := ort.Open(ort.Options{Library: lib})
-	if err != nil {
+	if loaded.runtime, err = ort.Open(ort.Options{Library: lib}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rt.Close() })
-	return rt
+	return loaded.runtime
 }
 
 func sharedModel(t testing.TB, name string) string {
@@ -49,19 +80,31 @@ func sharedModel(t testing.TB, name string) string {
 
 func load(t testing.TB, dir string, q llm.Quantization) *llm.Model {
 	t.Helper()
+	key := filepath.Base(dir) + "-" + string(q)
+	if m := loaded.models[key]; m != nil {
+		return m
+	}
 	m, err := llm.Load(t.Context(), openRuntime(t), llm.Options{
-		Name: filepath.Base(dir), Dir: dir, Quantization: q, CacheDir: t.TempDir(),
+		Name: filepath.Base(dir), Dir: dir, Quantization: q, CacheDir: filepath.Join(loaded.dir, "cache", filepath.Base(dir)),
 		Now: func() time.Time { return time.Unix(0, 0).UTC() },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	loaded.models[key] = m
 	return m
+}
+
+// demoModel loads the embedded model.
+func demoModel(t testing.TB) *llm.Model {
+	t.Helper()
+	dir := filepath.Join(loaded.dir, "demo")
+	if _, err := os.Stat(dir); err != nil {
+		if err := os.CopyFS(dir, demo.FS()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return load(t, dir, "none")
 }
 
 func demoDir(t testing.TB) string {
@@ -122,13 +165,13 @@ func TestStories260KReference(t *testing.T) {
 }
 
 func TestContract(t *testing.T) {
-	enginetest.CheckGenerator(t, load(t, demoDir(t), "none"))
+	enginetest.CheckGenerator(t, demoModel(t))
 }
 
 // TestBatchEqualsSolo runs more requests at once than there are rows, of many
 // lengths, and compares each answer with the one it got alone.
 func TestBatchEqualsSolo(t *testing.T) {
-	m := load(t, demoDir(t), "none")
+	m := demoModel(t)
 	var requests []*engine.GenerateRequest
 	for i := range 3 * m.Model().Slots {
 		prompt := strings.Repeat("Once upon a time there was a little dog. ", i%7+1)
@@ -163,7 +206,7 @@ func say(t *testing.T, g engine.Generator, r *engine.GenerateRequest) string {
 // TestChunkedPrompt checks that a prompt longer than a chunk is read like one
 // that is read at once: echo reads in small chunks, the plain path in big ones.
 func TestChunkedPrompt(t *testing.T) {
-	m := load(t, demoDir(t), "none")
+	m := demoModel(t)
 	prompt := strings.Repeat("The cat sat on the mat. ", 60)
 	zero := 0
 	plain := greedy(prompt, 8)
@@ -193,7 +236,7 @@ func TestChunkedPrompt(t *testing.T) {
 // TestAbandonedRequestsFreeTheirRows fills every row with long answers, leaves
 // them all, and expects a new request to be served at once.
 func TestAbandonedRequestsFreeTheirRows(t *testing.T) {
-	m := load(t, demoDir(t), "none")
+	m := demoModel(t)
 	ctx, leave := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	started := make(chan struct{}, 100)
@@ -223,7 +266,7 @@ func TestAbandonedRequestsFreeTheirRows(t *testing.T) {
 }
 
 func TestTooLongIsRefused(t *testing.T) {
-	m := load(t, demoDir(t), "none")
+	m := demoModel(t)
 	limit := m.Model().ContextLength
 	for name, r := range map[string]*engine.GenerateRequest{
 		"prompt":     greedy(strings.Repeat("a b c d ", limit), 1),
@@ -245,7 +288,7 @@ func TestTooLongIsRefused(t *testing.T) {
 // TestUserTextMakesNoSpecialTokens puts the end of a turn into a user's message
 // and checks that the prompt does not grow shorter by it.
 func TestUserTextMakesNoSpecialTokens(t *testing.T) {
-	m := load(t, demoDir(t), "none")
+	m := demoModel(t)
 	count := func(content string) int {
 		raw, err := json.Marshal(map[string]string{"role": "user", "content": content})
 		if err != nil {
