@@ -21,6 +21,9 @@ const (
 
 // testLarge streams a blob in and out without holding it.
 func testLarge(t *testing.T, s object.Store) {
+	if testing.Short() {
+		t.Skip("skipped by -short: moves 80 MiB")
+	}
 	for name, size := range map[string]int64{"known": largeSize, "unknown": -1} {
 		base := heap()
 		in := &meter{r: io.LimitReader(noise(), largeSize), hash: sha256.New()}
