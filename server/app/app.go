@@ -34,8 +34,8 @@ type Options struct {
 	Version string
 	Log     *slog.Logger // nil means slog.Default()
 	Kit     *kit.Kit     // nil means the real clock and ids
-	// Generator answers every model name in place of workers; for tests and
-	// for measuring the control plane alone.
+	// Generator answers for every registered model in place of its worker; for
+	// tests and for measuring the control plane alone.
 	Generator engine.Generator
 }
 

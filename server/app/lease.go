@@ -16,12 +16,12 @@ import (
 // Generator implements chat.Models: it resolves the name as the caller sees it
 // and borrows the model's worker.
 func (a *App) Generator(ctx context.Context, name string) (engine.Generator, func(), error) {
-	if a.mock != nil {
-		return a.mock, func() {}, nil
-	}
 	m, err := a.models.Resolve(resource.ProjectID(rest.Caller(ctx).ProjectID), name)
 	if err != nil {
 		return nil, nil, err
+	}
+	if a.mock != nil {
+		return a.mock, func() {}, nil
 	}
 	lease, err := a.lease(ctx, m)
 	if err != nil {
