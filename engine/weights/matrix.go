@@ -12,6 +12,8 @@ type Matrix struct {
 	Name       string // for errors
 	Rows, Cols int
 	// Read fills dst with the rows from row on; len(dst) is a multiple of Cols.
+	// What was read from a mapped file leaves this process's memory again, so
+	// that a pass over a large matrix stays small.
 	Read func(dst []float32, row int) error
 }
 
@@ -37,6 +39,7 @@ func (a *Archive) Matrix(name string) (Matrix, error) {
 			return fmt.Errorf("tensor %q has no %d values from row %d on", name, len(dst), row)
 		}
 		part := e.data[first*width : (first+len(dst))*width]
+		defer e.from.release(int(e.Offset)+first*width, len(part))
 		return guard(func() error { return tensor.Float32s(dst, part, e.DType) }, e.from)
 	}
 	return m, nil
@@ -62,14 +65,6 @@ func (a *Archive) floats(name string) (Entry, error) {
 		return Entry{}, fmt.Errorf("tensor %q is not in the weights", name)
 	}
 	return e, e.Usable()
-}
-
-// Release drops the pages of a tensor from this process's memory until they
-// are read again. It keeps the memory of a long conversion small.
-func (a *Archive) Release(name string) {
-	if e, ok := a.entries[name]; ok {
-		e.from.release(int(e.Offset), len(e.data))
-	}
 }
 
 // Usable says, as an error, why the tensor cannot be computed with.

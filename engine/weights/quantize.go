@@ -150,7 +150,7 @@ func fitRange(x []float32, lo, hi float32, bits int, q []uint8) (scale float32, 
 		round(x, 0, float32(zero), top, q)
 		return 0, zero
 	}
-	zero = uint8(nearest(-lo/scale, 0, top))
+	zero = uint8(nearest(-lo/scale, top))
 	round(x, scale, float32(zero), top, q)
 	return scale, zero
 }
@@ -163,26 +163,34 @@ func round(x []float32, scale, zero float32, top int32, q []uint8) {
 	}
 	q = q[:len(x)]
 	for i, v := range x {
-		q[i] = uint8(nearest(v*inv, zero, top))
+		q[i] = uint8(nearest(v*inv+zero, top))
 	}
 }
 
-// nearest rounds half up; below zero the conversion cuts towards zero, which
-// the lower bound makes the same.
-func nearest(v, zero float32, top int32) int32 {
-	return min(max(int32(v+zero+0.5), 0), top)
+// nearest rounds half up and keeps within the codes; below zero the conversion
+// cuts towards zero, which the lower bound makes the same.
+func nearest(v float32, top int32) int32 {
+	return min(max(int32(v+0.5), 0), top)
 }
 
-// squaredError is the error that round would make.
+// squaredError is the error that round would make, summed in units of the
+// scale. Two sums run side by side: one alone would wait for its own additions.
 func squaredError(x []float32, scale, zero float32, top int32) float32 {
 	inv := 1 / scale
-	var sum float32
-	for _, v := range x {
-		c := nearest(v*inv, zero, top)
-		d := v - (float32(c)-zero)*scale
-		sum += d * d
+	var even, odd float32
+	for len(x) >= 2 {
+		a, b := x[0]*inv+zero, x[1]*inv+zero
+		d, e := a-float32(nearest(a, top)), b-float32(nearest(b, top))
+		even += d * d
+		odd += e * e
+		x = x[2:]
 	}
-	return sum
+	for _, v := range x {
+		d := v*inv + zero
+		d -= float32(nearest(d, top))
+		even += d * d
+	}
+	return (even + odd) * scale * scale
 }
 
 func (f Format) pack(dst []byte, q []uint8) {

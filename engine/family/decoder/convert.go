@@ -91,7 +91,6 @@ func (c *converter) convert(name string, quantize bool) error {
 	if err != nil {
 		return err
 	}
-	defer c.archive.Release(c.names[name])
 	read := m.Read
 	m.Read = func(dst []float32, row int) error {
 		err := read(dst, row)
