@@ -19,6 +19,8 @@ const graphFormat = "1"
 const (
 	graphFile   = "model.onnx"
 	weightsFile = "weights.bin"
+	// prepackedFile is the runtime's own form of the two, a cache of this machine.
+	prepackedFile = "prepacked.onnx"
 )
 
 // compile gives the program of the model, building the cache when needed, and
@@ -50,9 +52,12 @@ func compile(ctx context.Context, rt compute.Runtime, fam family.Family, capacit
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the compiled graph: %w", err)
 	}
-	program, err := rt.Compile(model, compute.Options{
-		Threads: opt.Threads, Dir: dir,
-	})
+	options := compute.Options{Threads: opt.Threads, Dir: dir}
+	if opt.Quantization != family.None {
+		// In float32 the packed copy would take more disk than it is worth.
+		options.Cache, options.Key = filepath.Join(dir, prepackedFile), key
+	}
+	program, err := rt.Compile(model, options)
 	if err != nil {
 		return nil, 0, fmt.Errorf("compile the graph: %w", err)
 	}

@@ -40,9 +40,13 @@ type stamp struct {
 type sum struct {
 	Size int64  `json:"size"`
 	CRC  uint32 `json:"crc32c"`
+	// Inode and modification time in nanoseconds of the file that was summed:
+	// while they and the size are the same, so is the content.
+	Inode    uint64 `json:"inode"`
+	Modified int64  `json:"modified"`
 }
 
-const stampFormat = 1
+const stampFormat = 2
 
 // openCached opens the cached session, writing the cache first when there is
 // none that fits. A cache that cannot be written costs memory, not service.
@@ -105,6 +109,8 @@ func lock(path string) (func(), error) {
 }
 
 // readCache reports whether the files at path are those of a fitting stamp.
+// The content of a file is read only when the file is not the one that was
+// written (restored from a backup, say, or changed).
 func readCache(path string, want stamp) bool {
 	raw, err := os.ReadFile(path + stampSuffix)
 	if err != nil {
@@ -118,9 +124,50 @@ func readCache(path string, want stamp) bool {
 	if got != want {
 		return false
 	}
-	model, err1 := sumFile(path)
-	data, err2 := sumFile(path + dataSuffix)
-	return err1 == nil && err2 == nil && model == got.Model && data == got.Data
+	for file, recorded := range map[string]*sum{path: &want.Model, path + dataSuffix: &want.Data} {
+		if !recorded.matches(file) {
+			return false
+		}
+	}
+	if got != want {
+		// Not to be written, it only costs the next load another check.
+		_ = want.write(path + stampSuffix)
+	}
+	return true
+}
+
+// matches reports whether a file has the content of s, and takes its inode and
+// time into s then.
+func (s *sum) matches(path string) bool {
+	now, err := identify(path)
+	if err != nil {
+		return false
+	}
+	now.CRC = s.CRC
+	if now == *s {
+		return true
+	}
+	if now.Size != s.Size {
+		return false
+	}
+	if now, err = sumFile(path); err != nil || now.CRC != s.CRC {
+		return false
+	}
+	*s = now
+	return true
+}
+
+// write puts the stamp in place as a whole.
+func (s *stamp) write(path string) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	tmp := path + ".tmp" // one writer: the cache is locked
+	if err := os.WriteFile(tmp, raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
 }
 
 // writeCache builds a session that saves itself, in a folder beside path, and
@@ -143,26 +190,19 @@ func writeCache(cfg sessionConfig, path string, s stamp) error {
 	if s.Data, err = sumFile(cfg.save + dataSuffix); err != nil {
 		return err
 	}
-	raw, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(cfg.save+stampSuffix, raw, 0o600); err != nil {
-		return err
-	}
 	if err := remove(path + stampSuffix); err != nil {
 		return err
 	}
 	if err := remove(path + dataSuffix); err != nil {
 		return err
 	}
-	for _, suffix := range []string{dataSuffix, "", stampSuffix} {
+	for _, suffix := range []string{dataSuffix, ""} {
 		err := os.Rename(cfg.save+suffix, path+suffix)
 		if err != nil && !(suffix == dataSuffix && errors.Is(err, os.ErrNotExist)) {
 			return err
 		}
 	}
-	return nil
+	return s.write(path + stampSuffix)
 }
 
 // remove deletes a file that may not be there.
@@ -175,17 +215,38 @@ func remove(path string) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sumFile reads a whole file; a file that is not there has the zero sum.
+// sumFile reads a whole file and sees to it that it is on the disk: a stamp
+// must not outlive what it vouches for. A file that is not there has the zero sum.
 func sumFile(path string) (sum, error) {
+	s, err := identify(path)
+	if err != nil || s == (sum{}) {
+		return s, err
+	}
 	f, err := os.Open(path)
+	if err != nil {
+		return sum{}, err
+	}
+	defer f.Close()
+	h := crc32.New(castagnoli)
+	if s.Size, err = io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{f}, make([]byte, 1<<20)); err != nil {
+		return sum{}, err
+	}
+	s.CRC = h.Sum32()
+	return s, f.Sync()
+}
+
+// identify is the sum of a file without its checksum.
+func identify(path string) (sum, error) {
+	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return sum{}, nil
 	}
 	if err != nil {
 		return sum{}, err
 	}
-	defer f.Close()
-	h := crc32.New(castagnoli)
-	n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{f}, make([]byte, 1<<20))
-	return sum{Size: n, CRC: h.Sum32()}, err
+	s := sum{Size: info.Size(), Modified: info.ModTime().UnixNano()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.Inode = sys.Ino
+	}
+	return s, nil
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"unsafe"
 
 	"athanor/engine/compute"
@@ -104,6 +105,14 @@ type sessionConfig struct {
 	threads int
 }
 
+// alignedFrom is the size of the smallest weight that goes to the data file;
+// smaller ones stay inside of the optimised model. The library starts weights
+// and packed weights on a page only when they are larger than 1 MiB, and packs
+// the others end to end. Its 4 and 8 bit kernels, however, find the parts of a
+// packed weight by rounding its address up to 64: one that lies at another
+// remainder than it was packed at is misread, which gives NaN.
+const alignedFrom = 1<<20 + 1
+
 func (c *sessionConfig) entries() [][2]string {
 	list := [][2]string{{"session.use_env_allocators", "1"}}
 	if c.dir != "" {
@@ -112,7 +121,7 @@ func (c *sessionConfig) entries() [][2]string {
 	if c.save != "" {
 		list = append(list,
 			[2]string{"session.optimized_model_external_initializers_file_name", filepath.Base(c.save) + dataSuffix},
-			[2]string{"session.optimized_model_external_initializers_min_size_in_bytes", "1024"},
+			[2]string{"session.optimized_model_external_initializers_min_size_in_bytes", strconv.Itoa(alignedFrom)},
 			[2]string{"session.save_external_prepacked_constant_initializers", "1"})
 	}
 	return list
