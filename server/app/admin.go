@@ -19,11 +19,16 @@ func (l local) Authenticate(ctx context.Context, _ string) (*rest.Principal, err
 	return l.app.identity.Owner(ctx)
 }
 
+// adminOps is the table of the admin socket: the API and what needs this
+// machine's files.
+func (a *App) adminOps() []rest.Op {
+	return append(a.Ops(), rest.PostStream("/admin/models/import", "admin", rest.OrgAdmin, a.importModel))
+}
+
 // ServeAdmin serves the API with the operations of the administrator on the
 // admin socket, and returns what stops it.
 func (a *App) ServeAdmin() (stop func(), err error) {
-	ops := append(a.Ops(), rest.PostStream("/admin/models/import", "admin", rest.OrgAdmin, a.importModel))
-	server, err := a.newServer(local{a}, ops)
+	server, err := a.newServer(local{a}, a.adminOps())
 	if err != nil {
 		return nil, err
 	}
