@@ -51,6 +51,7 @@ type App struct {
 	host      *host.Host
 	gpus      *nvml.Inventory // nil without a driver
 	library   string
+	noLibrary error // why library is ""
 	metrics   *metrics
 	mock      engine.Generator
 	firstKey  string
@@ -129,9 +130,8 @@ func (a *App) openHost(ctx context.Context) error {
 	if err != nil {
 		a.kit.Log.Warn("not every device answers", "error", err)
 	}
-	var libraryErr error
-	if a.library, libraryErr = ort.Locate(a.cfg.ONNXRuntime, a.cfg.Data); libraryErr != nil && a.mock == nil {
-		a.kit.Log.Error("no model can be loaded", "error", libraryErr)
+	if a.library, a.noLibrary = ort.Locate(a.cfg.ONNXRuntime, a.cfg.Data); a.noLibrary != nil && a.mock == nil {
+		a.kit.Log.Error("no model can be loaded", "error", a.noLibrary)
 	}
 	a.host, err = host.New(host.Config{
 		Args:   func(host.Spec) []string { return []string{"worker", "--library", a.library} },
@@ -167,9 +167,8 @@ func (a *App) ready(context.Context) error {
 	if err := a.db.View(func(*store.Tx) error { return nil }); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if a.library == "" && a.mock == nil {
-		_, err := ort.Locate(a.cfg.ONNXRuntime, a.cfg.Data)
-		return err
+	if a.mock == nil {
+		return a.noLibrary
 	}
 	return nil
 }

@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 
 	"athanor/engine"
 	"athanor/engine/host"
 	"athanor/engine/llm"
 	"athanor/engine/worker"
+	"athanor/server/api"
 	"athanor/server/rest"
 	"athanor/store/resource"
 )
@@ -32,6 +34,10 @@ func (a *App) Generator(ctx context.Context, name string) (engine.Generator, fun
 
 // lease borrows the worker of m, which is started when it does not run.
 func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error) {
+	if a.noLibrary != nil {
+		return nil, cause(api.New(http.StatusServiceUnavailable, api.TypeOverloaded, "no_runtime",
+			"this server cannot load models: ONNX Runtime was not found; athanor doctor says more"), a.noLibrary)
+	}
 	dir, err := a.artifacts.directory(ctx, m)
 	if err != nil {
 		return nil, err
