@@ -350,6 +350,36 @@ func TestStableWorkersAreForgiven(t *testing.T) {
 	})
 }
 
+// TestWorkerThatServedIsForgiven: deaths after a first token do not add up,
+// even when no answer ever came to its end.
+func TestWorkerThatServedIsForgiven(t *testing.T) {
+	s := &stage{}
+	play(t, s, Config{Policy: Policy{Base: time.Hour, Max: time.Hour}}, func(t *testing.T, h *Host) {
+		crash := errors.New("it dies here")
+		for i := range 50 {
+			l, err := h.Acquire(t.Context(), key("a"))
+			if err != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+			err = l.Generator().Generate(t.Context(), &engine.GenerateRequest{MaxTokens: 3}, func(ev *engine.Event) error {
+				if len(ev.Tokens) > 0 {
+					return crash
+				}
+				return nil
+			})
+			if !errors.Is(err, crash) {
+				t.Fatalf("round %d: %v", i, err)
+			}
+			s.last("a").crash()
+			l.Release()
+			synctest.Wait()
+		}
+		if got := status(t, h, "a"); got.Restarts != 49 || got.Failures != 1 {
+			t.Errorf("at the end: %+v", got)
+		}
+	})
+}
+
 func TestDeadWorkerIsNotLent(t *testing.T) {
 	s := &stage{}
 	play(t, s, Config{}, func(t *testing.T, h *Host) {

@@ -46,8 +46,8 @@ func (l *Lease) Release() {
 	})
 }
 
-// leased is a worker's Generator that keeps the record of the worker: a request
-// that succeeds clears its failures, and one that loses its worker says why.
+// leased is a worker's Generator that keeps the record of the worker: a token
+// clears its failures, and a request that loses its worker says why.
 type leased struct {
 	host *Host
 	slot *slot
@@ -59,17 +59,23 @@ var _ engine.Generator = (*leased)(nil)
 func (l *leased) Model() engine.ModelInfo { return l.proc.Generator().Model() }
 
 func (l *leased) Generate(ctx context.Context, req *engine.GenerateRequest, emit func(*engine.Event) error) error {
-	err := l.proc.Generator().Generate(ctx, req, emit)
-	switch {
-	case err == nil:
-		l.host.succeeded(l.slot)
-	case errors.Is(err, engine.ErrUnavailable):
+	works := false
+	err := l.proc.Generator().Generate(ctx, req, func(ev *engine.Event) error {
+		if !works && len(ev.Tokens) > 0 {
+			works = true
+			l.host.works(l.slot)
+		}
+		return emit(ev)
+	})
+	if errors.Is(err, engine.ErrUnavailable) {
 		return l.explain(ctx, err)
 	}
 	return err
 }
 
-func (h *Host) succeeded(s *slot) {
+// works clears the failures of a worker that gave a token: it is not in a crash
+// loop, whatever becomes of the request, and its next death is the first one.
+func (h *Host) works(s *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.failures = 0
