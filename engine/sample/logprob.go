@@ -12,12 +12,29 @@ type TopLogprob struct {
 }
 
 // Logprobs gives the log-probability of id under logits [V], of which the first
-// vocab count, and the top likeliest tokens, likeliest first. It is for tokens
-// that were not sampled, as those of an echoed prompt.
+// vocab count, and the top likeliest tokens, likeliest first. It serves tokens
+// that were not sampled too, as those of an echoed prompt. Values are at least
+// -9999, so that they can be written as JSON; an id outside the vocabulary has
+// that.
 func Logprobs(logits []float32, vocab int, id int32, top int) (float32, []TopLogprob) {
 	logits = logits[:vocab]
 	norm := logSumExp(logits)
-	return float32(float64(logits[id]) - norm), topLogprobs(logits, norm, top)
+	list := topLogprobs(logits, norm, top)
+	if id < 0 || int(id) >= vocab {
+		return lowest, list
+	}
+	return logprob(logits[id], norm), list
+}
+
+// lowest is what is reported for minus infinity, as in vLLM.
+const lowest = -9999
+
+// logprob is the log-probability of a logit; what is not a number is lowest.
+func logprob(logit float32, norm float64) float32 {
+	if lp := float64(logit) - norm; lp > lowest {
+		return float32(lp)
+	}
+	return lowest
 }
 
 // logSumExp is the logarithm of the sum of e^x.
@@ -54,7 +71,7 @@ func topLogprobs(logits []float32, norm float64, n int) []TopLogprob {
 		list = list[:min(len(list), n)]
 	}
 	for i := range list {
-		list[i].Logprob = float32(float64(list[i].Logprob) - norm)
+		list[i].Logprob = logprob(list[i].Logprob, norm)
 	}
 	return list
 }

@@ -23,6 +23,11 @@ func TestStopsInAllCuts(t *testing.T) {
 		{"false start", "a <en and <end>", []string{"<end>"}, "a <en and ", true},
 		{"overlap with itself", "aaab", []string{"aab"}, "a", true},
 		{"begins and never ends", "text <en", []string{"<end>"}, "text <en", false},
+		{"complete first, begun later", "xabcdy", []string{"abcd", "bc"}, "xa", true},
+		{"complete at once, the longest", "xabcy", []string{"bc", "abc", "c"}, "x", true},
+		{"periodic", "abababac", []string{"ababac"}, "ab", true},
+		{"one byte", "a.b", []string{"."}, "a", true},
+		{"empty is ignored", "ab", []string{""}, "ab", false},
 		{"many bytes", "naïve — fin", []string{"— fin"}, "naïve ", true},
 	}
 	for _, tt := range tests {
@@ -64,5 +69,51 @@ func TestStopsHoldLittle(t *testing.T) {
 	}
 	if got, _ := s.Push("x"); got != "<ex" {
 		t.Errorf("got %q, the held text is free again", got)
+	}
+}
+
+// FuzzStops compares with a search of the whole text, end by end.
+func FuzzStops(f *testing.F) {
+	f.Add("abababac", "ababac", "ba", uint8(3))
+	f.Add("aaaaaaaab", "aab", "aaab", uint8(1))
+	f.Add("x", "", "yy", uint8(0))
+	f.Fuzz(func(t *testing.T, text, stop1, stop2 string, size uint8) {
+		stops := []string{stop1, stop2}
+		want, wantStopped := text, false
+		for end := range len(text) + 1 {
+			longest := 0
+			for _, stop := range stops {
+				if stop != "" && strings.HasSuffix(text[:end], stop) {
+					longest = max(longest, len(stop))
+				}
+			}
+			if longest > 0 {
+				want, wantStopped = text[:end-longest], true
+				break
+			}
+		}
+		var pieces []string
+		for rest := text; rest != ""; {
+			n := min(int(size)%7+1, len(rest))
+			pieces = append(pieces, rest[:n])
+			rest = rest[n:]
+		}
+		if got, stopped := feed(stops, pieces...); got != want || stopped != wantStopped {
+			t.Fatalf("got %q, %v; want %q, %v", got, stopped, want, wantStopped)
+		}
+	})
+}
+
+// TestStopsStayLinear would take minutes if each piece were compared with each
+// beginning of the stop string.
+func TestStopsStayLinear(t *testing.T) {
+	s := sample.NewStops([]string{strings.Repeat("a", 100_000) + "b"})
+	for range 20_000 {
+		if _, stopped := s.Push("aaaaaaaaaa"); stopped {
+			t.Fatal("stopped")
+		}
+	}
+	if got := s.Flush(); len(got) != 100_000 {
+		t.Fatalf("%d bytes held", len(got))
 	}
 }
