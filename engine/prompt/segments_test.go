@@ -141,7 +141,7 @@ func TestLongConversation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := strings.Repeat("wörd ", 2000)
+	content := strings.Repeat("wörd ", 200)
 	var messages []prompt.Message
 	for range 2000 {
 		messages = append(messages, mustMessages(t, json.RawMessage(`{"role":"user","content":"`+content+`"}`))...)
