@@ -85,12 +85,13 @@ type CompletionChunk struct {
 	FinishReason *string                 `json:"finish_reason"`
 }
 
-// CompletionToken is the newest token of a chunk.
+// CompletionToken is the newest token of a chunk; Special marks the chunk that
+// has none.
 type CompletionToken struct {
-	ID      int32    `json:"id"`
-	Text    string   `json:"text"`
-	Logprob *float64 `json:"logprob"`
-	Special bool     `json:"special"`
+	ID      int32   `json:"id"`
+	Text    string  `json:"text"`
+	Logprob float64 `json:"logprob"`
+	Special bool    `json:"special"`
 }
 
 // CompletionChunkChoice is one choice's part of a chunk.

@@ -14,7 +14,10 @@ func (s *Service) Complete(ctx context.Context, r *api.CompletionRequest, events
 	req.Prompt = r.Prompt.Text
 	id, created := s.kit.NewID("cmpl"), s.kit.Now().Unix()
 	if r.Streaming() {
-		stream := &completionStream{request: r, id: id, created: created, tail: tail[api.CompletionChunk]{send: events.Send}}
+		stream := &completionStream{request: r, id: id, created: created, asked: req.Logprobs != nil, tail: tail[api.CompletionChunk]{send: events.Send}}
+		if !stream.asked { // every chunk's token has a log-probability, as its form requires
+			req.Logprobs = new(int)
+		}
 		return nil, s.run(ctx, r.Model, req, stream.add)
 	}
 	a := newAnswer(req.N)
@@ -36,6 +39,7 @@ type completionStream struct {
 	request *api.CompletionRequest
 	id      string
 	created int64
+	asked   bool // for log-probabilities beyond the token's own
 	prompt  []api.PromptPart
 	tail    tail[api.CompletionChunk]
 }
@@ -44,6 +48,9 @@ func (s *completionStream) add(ev *engine.Event) error {
 	switch {
 	case ev.Prompt != nil:
 		s.prompt = echo(ev.Prompt)
+		if !s.asked && len(s.prompt) > 0 {
+			s.prompt[0].Logprobs = nil
+		}
 		return nil
 	case ev.Usage != nil:
 		return s.end(usage(ev.Usage))
@@ -69,8 +76,8 @@ func (s *completionStream) chunk(ev *engine.Event) *api.CompletionChunk {
 	s.prompt = nil
 	if n := len(ev.Tokens); n > 0 {
 		newest := ev.Tokens[n-1]
-		c.Token.ID, c.Token.Logprob = newest.ID, newest.Logprob
-		if l := s.request.Logprobs; l != nil && !l.Off {
+		c.Token.ID, c.Token.Logprob = newest.ID, value(newest.Logprob)
+		if s.asked {
 			c.Choices[0].Logprobs = block(ev.Tokens)
 		}
 	}
