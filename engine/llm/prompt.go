@@ -45,13 +45,24 @@ func (m *Model) render(messages []json.RawMessage, kwargs map[string]json.RawMes
 		in.Messages = append(in.Messages, msg)
 	}
 	rendered, err := m.template.Render(in)
-	var refused *prompt.TemplateError
-	if errors.As(err, &refused) {
-		return rendered, &engine.RequestError{Param: "messages", Code: engine.CodeTemplate,
-			Message: "the model's chat template refuses these messages: " + refused.Error()}
-	}
 	if err != nil {
-		return rendered, fmt.Errorf("render the chat template: %w", err)
+		return rendered, templateError(err)
 	}
 	return rendered, nil
+}
+
+// templateError says whose fault a failed rendering is: always the request's,
+// for a template that fails on everything is refused with all requests.
+func templateError(err error) error {
+	var input *prompt.InputError
+	var refused *prompt.TemplateError
+	switch {
+	case errors.As(err, &input):
+		return &engine.RequestError{Param: input.Param, Code: engine.CodeTemplate, Message: input.Error()}
+	case errors.As(err, &refused):
+		return &engine.RequestError{Param: "messages", Code: engine.CodeTemplate,
+			Message: "the model's chat template refuses these messages: " + refused.Error()}
+	}
+	return &engine.RequestError{Param: "messages", Code: engine.CodeTemplate,
+		Message: "the model's chat template fails on these messages: " + err.Error()}
 }
