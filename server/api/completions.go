@@ -67,7 +67,7 @@ type CompletionChoice struct {
 	Index        int            `json:"index"`
 	Text         string         `json:"text"`
 	FinishReason string         `json:"finish_reason"`
-	Logprobs     *LogprobsBlock `json:"logprobs"`
+	Logprobs     *LogprobsBlock `json:"logprobs,omitempty"`
 	Seed         *int64         `json:"seed,omitempty"`
 }
 
