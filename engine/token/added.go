@@ -82,8 +82,12 @@ func (s *segmenter) segment(t text, control bool, out []stretch) []stretch {
 		if done < start {
 			out = append(out, stretch{t.slice(done, start), done, -1})
 		}
-		out = append(out, stretch{id: a.ID, at: start})
-		done, i = stop, stop
+		// A token of spaces may begin at a space that the one before it has
+		// stripped; it counts only where it still covers something.
+		if start < stop {
+			out = append(out, stretch{id: a.ID, at: start})
+		}
+		done = max(done, stop)
 	}
 	if done < len(t.s) {
 		out = append(out, stretch{t.slice(done, len(t.s)), done, -1})

@@ -2,6 +2,7 @@ package token
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -51,16 +52,22 @@ func (s *addedSet) put(a addedToken) {
 }
 
 // name marks the tokens that the configuration names as control tokens. One
-// that is only in the vocabulary becomes an added token.
+// that is only in the vocabulary becomes an added token if it is bracketed;
+// anything else there is a word that some text needs.
 func (s *addedSet) name(tokens []string) {
 	for _, tok := range tokens {
 		if _, ok := s.byContent[tok]; !ok {
 			id, ok := s.t.vocab[tok]
-			if !ok || len(s.list) == maxAdded || len(tok) > maxContentBytes {
+			if !ok || !bracketed(tok) || len(s.list) == maxAdded || len(tok) > maxContentBytes {
 				continue
 			}
 			s.put(addedToken{ID: id, Content: tok, Special: true})
 		}
-		s.t.controls[s.list[s.byContent[tok]].ID] = true
+		s.t.control(s.list[s.byContent[tok]])
 	}
+}
+
+func bracketed(tok string) bool {
+	return strings.HasPrefix(tok, "<") && strings.HasSuffix(tok, ">") ||
+		strings.HasPrefix(tok, "[") && strings.HasSuffix(tok, "]")
 }

@@ -31,7 +31,7 @@ func (n *normalizers) compileBert(c component) error {
 		chain = append(chain, spaceChinese)
 	}
 	if accents {
-		chain = append(chain, formNormalizer(norm.NFD), dropRunes(unicode.Mn))
+		chain = append(chain, formNormalizer(norm.NFD), dropRunes(isAccent))
 	}
 	if o.Lowercase {
 		chain = append(chain, lowercase)
@@ -58,9 +58,6 @@ func cleanText(t text) text {
 		return "", false
 	})
 }
-
-// isOther reports Unicode category C without the unassigned code points.
-func isOther(r rune) bool { return unicode.Is(unicode.C, r) }
 
 func spaceChinese(t text) text {
 	return mapRunes(t, func(r rune) (string, bool) {

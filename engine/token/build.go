@@ -1,6 +1,9 @@
 package token
 
-import "slices"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // build assembles a tokenizer from its parts.
 func build(spec *modelSpec, f *file, cfg *config) (*Tokenizer, error) {
@@ -126,10 +129,18 @@ func (t *Tokenizer) addTokens(list []addedToken, cfg *config) ([]addedToken, err
 		// Some files leave the flag off the tokens that every model of the
 		// SentencePiece line is trained to stop or start at.
 		if a.Special || a.Content == "<s>" || a.Content == "</s>" {
-			t.controls[a.ID] = true
+			t.control(a)
 		}
 	}
 	return set.list, nil
+}
+
+// control marks a token as one that steers. A single character never does, even
+// where a file flags it (a model that pads with "!"): it has to stay text.
+func (t *Tokenizer) control(a addedToken) {
+	if utf8.RuneCountInString(a.Content) > 1 {
+		t.controls[a.ID] = true
+	}
 }
 
 func (t *Tokenizer) grow(size ID) {

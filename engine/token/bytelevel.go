@@ -62,9 +62,9 @@ func spellBytes(t text) text {
 
 // byteLevelSpelling marks the step that spells bytes, so that a byte-level BPE
 // can drop it when it comes last and work on the bytes themselves.
-func byteLevelSpelling(p piece, out []piece) []piece {
-	return append(out, piece{string(appendSpelled(make([]byte, 0, 2*len(p.s)), p.s)), p.first})
-}
+var byteLevelSpelling = mapPiece(func(p piece) string {
+	return string(appendSpelled(make([]byte, 0, 2*len(p.s)), p.s))
+})
 
 // byteLevelOptions are shared by the pre-tokenizer and the decoder.
 type byteLevelOptions struct {
@@ -79,12 +79,12 @@ func compileByteLevel(c component) ([]preTokenizer, error) {
 	}
 	var chain []preTokenizer
 	if o.AddPrefixSpace {
-		chain = append(chain, func(p piece, out []piece) []piece {
-			if p.s[0] != ' ' {
-				p.s = " " + p.s
+		chain = append(chain, mapPiece(func(p piece) string {
+			if p.s[0] == ' ' {
+				return p.s
 			}
-			return append(out, p)
-		})
+			return " " + p.s
+		}))
 	}
 	if o.UseRegex {
 		chain = append(chain, split(scanner(scanGPT2), isolated, false))

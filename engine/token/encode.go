@@ -1,6 +1,9 @@
 package token
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // EncodeOptions say what Encode does beyond turning text into ids.
 type EncodeOptions struct {
@@ -91,20 +94,15 @@ func (t *Tokenizer) encode(in text, control bool) []ID {
 // encodeStretch cuts text without added tokens into pieces and lets the model
 // encode them.
 func (t *Tokenizer) encodeStretch(p piece, out []ID, s *scratch) []ID {
-	pieces, spare := append(s.pieces[:0], p), s.spare
-	for _, cut := range t.preTokenizers {
-		spare = spare[:0]
-		for _, p := range pieces {
-			spare = cut(p, spare)
-		}
-		pieces, spare = spare, pieces
-	}
-	for _, p := range pieces {
+	cut := func(p piece) {
 		if p.s != "" {
 			out = t.model.encode(p.s, out, s)
 		}
 	}
-	s.pieces, s.spare = pieces, spare
+	for _, pre := range slices.Backward(t.preTokenizers) {
+		cut = pre(cut)
+	}
+	cut(p)
 	return out
 }
 
@@ -114,11 +112,9 @@ const keepScratch = 1 << 16
 
 // release forgets the strings of the last text and what grew too large.
 func (s *scratch) release() {
-	clear(s.pieces[:cap(s.pieces)])
-	clear(s.spare[:cap(s.spare)])
 	clear(s.stretches)
 	clear(s.inner[:cap(s.inner)])
-	if max(cap(s.pieces), cap(s.spare), cap(s.stretches), cap(s.inner), cap(s.ids), cap(s.heap), cap(s.lattice)) > keepScratch {
+	if max(cap(s.stretches), cap(s.inner), cap(s.ids), cap(s.heap), cap(s.lattice)) > keepScratch {
 		*s = scratch{}
 	}
 }

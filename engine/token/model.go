@@ -25,15 +25,14 @@ type modelSpec struct {
 
 // scratch is the working memory of one Encode call.
 type scratch struct {
-	pieces, spare []piece
-	stretches     []stretch
-	inner         []stretch
-	ids           []ID
-	ranks         []int32
-	prev, next    []int32
-	heap          []uint64
-	buf           []byte
-	lattice       []latticeNode
+	stretches  []stretch
+	inner      []stretch
+	ids        []ID
+	ranks      []int32
+	prev, next []int32
+	heap       []uint64
+	buf        []byte
+	lattice    []latticeNode
 }
 
 func compileModel(m *modelSpec, control map[ID]bool, byteLevel bool) (model, error) {

@@ -56,7 +56,7 @@ func (n *normalizers) compile(c component) error {
 	case "Lowercase":
 		return n.add(2, lowercase)
 	case "StripAccents":
-		return n.add(1, dropRunes(unicode.M))
+		return n.add(1, dropRunes(func(r rune) bool { return unicode.Is(unicode.M, r) }))
 	case "Nmt":
 		return n.add(1, nmt)
 	case "ByteLevel":
@@ -148,7 +148,6 @@ func strip(left, right bool) normalizer {
 	}
 }
 
-// lowercase maps each rune by itself, without context: a final sigma stays σ.
 func lowercase(t text) text {
 	return mapRunes(t, func(r rune) (string, bool) {
 		if r < utf8.RuneSelf {
@@ -158,18 +157,15 @@ func lowercase(t text) text {
 			}
 			return "", false
 		}
-		if r == 'İ' { // the one rune whose full lower case is two
-			return "i\u0307", true
-		}
-		l := unicode.ToLower(r)
-		return string(l), l != r
+		l := toLower(r)
+		return l, l != string(r)
 	})
 }
 
-func dropRunes(set *unicode.RangeTable) normalizer {
+func dropRunes(is func(rune) bool) normalizer {
 	return func(t text) text {
 		return mapRunes(t, func(r rune) (string, bool) {
-			return "", r >= utf8.RuneSelf && unicode.Is(set, r)
+			return "", r >= utf8.RuneSelf && is(r)
 		})
 	}
 }

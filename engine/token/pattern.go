@@ -110,11 +110,16 @@ func (x expression) find(s string, yield func(i, j int)) {
 		}
 		return pos
 	}
+	last := -1
 	// The one error is the time limit; the rest then counts as no match.
 	_ = x.re.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
 		k, n, _ := m.GroupRange(0)
+		if n == 0 && k == last {
+			return true // nothing, right behind a match, is no match
+		}
+		last = k + n
 		i := advance(k)
-		yield(i, advance(k+n))
+		yield(i, advance(last))
 		return true
 	})
 }
@@ -135,11 +140,12 @@ func compilePattern(p pattern) (finder, error) {
 }
 
 func compileExpression(src string) (finder, error) {
-	if err := checkDialect(src); err != nil {
+	translated, err := translate(src)
+	if err != nil {
 		return nil, err
 	}
 	// The patterns are written for Oniguruma, where ^ and $ always mean lines.
-	re, err := regexp2.Compile(src, regexp2.Multiline)
+	re, err := regexp2.Compile(translated, regexp2.Multiline)
 	if err != nil {
 		return nil, unsupported("regular expression %q (%v)", src, err)
 	}
@@ -147,36 +153,63 @@ func compileExpression(src string) (finder, error) {
 	return expression{re}, nil
 }
 
-// checkDialect refuses what Oniguruma and regexp2 read differently, so that no
-// pattern is silently understood as another one.
-func checkDialect(src string) error {
+// What \w means to Oniguruma inside a class; by itself it also takes the
+// Latin-1 numbers. regexp2 has another set.
+const (
+	wordClass  = `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\p{Other_Alphabetic}`
+	wordLatin1 = `²³¹¼½¾`
+)
+
+// translate turns a pattern for Oniguruma into one for regexp2, and refuses
+// what the two read differently, so that no pattern is silently understood as
+// another one.
+func translate(src string) (string, error) {
+	var out strings.Builder
 	inClass := false
 	for i := 0; i < len(src); i++ {
 		rest := src[i:]
+		bad := ""
 		switch {
-		case src[i] == '\\':
+		case src[i] == '\\' && len(rest) > 1:
+			var s string
+			s, bad = translateEscape(rest[1], inClass)
+			out.WriteString(s)
 			i++
-			if i < len(src) && strings.IndexByte("hHRXKGOyY", src[i]) >= 0 {
-				return unsupported("regular expression %q: escape \\%c", src, src[i])
+			if bad == "" {
+				continue
 			}
-		case inClass && strings.HasPrefix(rest, "&&"):
-			return unsupported("regular expression %q: class intersection &&", src)
+		case inClass && strings.HasPrefix(rest, "&&"), strings.HasPrefix(rest, "[]"), strings.HasPrefix(rest, "(?m"):
+			bad = rest[:2]
+		case strings.HasPrefix(rest, "[^]"):
+			bad = "[^]"
 		case inClass && src[i] == '[':
-			return unsupported("regular expression %q: class in a class", src)
-		case inClass && strings.HasPrefix(rest, "-["):
-			return unsupported("regular expression %q: -[ in a class", src)
+			bad = "a class in a class"
 		case src[i] == '[':
 			inClass = true
-			if strings.HasPrefix(rest, "[]") || strings.HasPrefix(rest, "[^]") {
-				return unsupported("regular expression %q: ] first in a class", src)
-			}
 		case src[i] == ']':
 			inClass = false
-		case strings.HasPrefix(rest, "(?m"):
-			return unsupported("regular expression %q: option m", src)
 		}
+		if bad != "" {
+			return "", unsupported("regular expression %q: %s", src, bad)
+		}
+		out.WriteByte(src[i])
 	}
-	return nil
+	return out.String(), nil
+}
+
+// translateEscape translates the escape \c; bad names one that cannot be.
+func translateEscape(c byte, inClass bool) (s, bad string) {
+	switch {
+	case c == 'w' && inClass:
+		return wordClass, ""
+	case c == 'w':
+		return "[" + wordClass + wordLatin1 + "]", ""
+	case c == 'W' && !inClass:
+		return "[^" + wordClass + wordLatin1 + "]", ""
+	case strings.IndexByte("WhHRXKGOyYNbB", c) >= 0:
+		return "", "escape \\" + string(c)
+	}
+	return "\\" + string(c), ""
 }
 
 // scanners are the patterns of published tokenizers, by their exact source.
@@ -197,8 +230,8 @@ var scanners = map[string]scanner{
 	},
 	`\s+`:    scanRuns(unicode.IsSpace),
 	` {2,}`:  scanSpaces,
-	`\p{N}`:  scanRune(unicode.IsNumber),
-	`\p{N}+`: scanRuns(unicode.IsNumber),
+	`\p{N}`:  scanRune(isNumber),
+	`\p{N}+`: scanRuns(isNumber),
 }
 
 func scanRuns(is func(rune) bool) scanner {

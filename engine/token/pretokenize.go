@@ -12,8 +12,16 @@ type piece struct {
 	first bool // it begins where the whole text begins
 }
 
-// A preTokenizer cuts one piece into pieces and appends them to out.
-type preTokenizer func(p piece, out []piece) []piece
+// A preTokenizer returns a function that cuts a piece into pieces and hands
+// them to next. What it returns is for one goroutine.
+type preTokenizer func(next func(piece)) func(piece)
+
+// mapPiece is a preTokenizer that makes one piece of each.
+func mapPiece(f func(p piece) string) preTokenizer {
+	return func(next func(piece)) func(piece) {
+		return func(p piece) { next(piece{f(p), p.first}) }
+	}
+}
 
 // preTokenizers is a compiled chain.
 type preTokenizers struct {
@@ -57,7 +65,7 @@ func compilePreTokenizerKind(c component) ([]preTokenizer, error) {
 		if o.Individual {
 			b = isolated
 		}
-		return []preTokenizer{split(each(unicode.IsNumber), b, false)}, err
+		return []preTokenizer{split(each(isNumber), b, false)}, err
 	case "Punctuation":
 		o := struct{ Behavior behavior }{isolated}
 		err := c.options(&o)
@@ -100,13 +108,6 @@ func compileSplit(c component) ([]preTokenizer, error) {
 	return []preTokenizer{split(f, o.Behavior, o.Invert)}, nil
 }
 
-func isPunctuation(r rune) bool {
-	if r < utf8.RuneSelf {
-		return '!' <= r && r <= '/' || ':' <= r && r <= '@' || '[' <= r && r <= '`' || '{' <= r && r <= '~'
-	}
-	return unicode.IsPunct(r)
-}
-
 // scanWords is \w+|[^\w\s]+ with the Unicode meaning of \w.
 func scanWords(s string, i int) (int, int) {
 	isMark := func(r rune) bool { return !isWord(r) && !unicode.IsSpace(r) }
@@ -143,14 +144,14 @@ func compileMetaspace(c component) ([]preTokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	mark := func(p piece, out []piece) []piece {
+	mark := mapPiece(func(p piece) string {
 		s := strings.ReplaceAll(p.s, " ", o.Replacement)
 		front := o.Scheme == "always" || o.Scheme == "first" && p.first
 		if front && !strings.HasPrefix(s, o.Replacement) {
 			s = o.Replacement + s
 		}
-		return append(out, piece{s, p.first})
-	}
+		return s
+	})
 	if o.Split != nil && !*o.Split {
 		return []preTokenizer{mark}, nil
 	}

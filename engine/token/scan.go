@@ -32,9 +32,9 @@ func classify(r rune) class {
 	switch {
 	case r == '\r' || r == '\n':
 		return newline
-	case unicode.IsLetter(r):
+	case isLetter(r):
 		return letter
-	case unicode.IsNumber(r):
+	case isNumber(r):
 		return number
 	case unicode.Is(unicode.White_Space, r):
 		return space

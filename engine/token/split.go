@@ -28,50 +28,63 @@ func split(f finder, b behavior, invert bool) preTokenizer {
 	if s, ok := f.(scanner); ok && b == isolated {
 		return splitScanned(s)
 	}
-	return func(p piece, out []piece) []piece {
-		c := cutter{p: p, behavior: b, invert: invert, out: out}
-		done := 0
-		f.find(p.s, func(i, j int) {
-			if done != i {
-				c.add(done, i, false)
-			}
-			c.add(i, j, true)
-			done = j
-		})
-		if done != len(p.s) {
-			c.add(done, len(p.s), false)
+	return func(next func(piece)) func(piece) {
+		c := &cutter{behavior: b, invert: invert, next: next}
+		match := c.match
+		return func(p piece) {
+			c.p, c.done, c.open, c.matched = p, 0, false, false
+			f.find(p.s, match)
+			c.finish()
 		}
-		return c.finish()
 	}
 }
 
 // splitScanned is the hot path: everything is kept, matched or not.
 func splitScanned(f scanner) preTokenizer {
-	return func(p piece, out []piece) []piece {
-		for i := 0; i < len(p.s); {
-			start, stop := f(p.s, i)
-			if start > i {
-				out = append(out, piece{p.s[i:start], p.first && i == 0})
+	return func(next func(piece)) func(piece) {
+		return func(p piece) {
+			for i := 0; i < len(p.s); {
+				start, stop := f(p.s, i)
+				if start > i {
+					next(piece{p.s[i:start], p.first && i == 0})
+				}
+				if stop > start {
+					next(piece{p.s[start:stop], p.first && start == 0})
+				}
+				i = stop
 			}
-			if stop > start {
-				out = append(out, piece{p.s[start:stop], p.first && start == 0})
-			}
-			i = stop
 		}
-		return out
 	}
 }
 
 // cutter joins spans, matched or not, into pieces by one behavior.
 type cutter struct {
-	p        piece
 	behavior behavior
 	invert   bool
-	out      []piece
-	start    int  // where the open span begins
-	stop     int  // and ends
-	open     bool // there is one
-	matched  bool // the span before this one was a match
+	next     func(piece)
+
+	p       piece
+	done    int  // p.s[:done] has been cut into spans
+	start   int  // where the open span begins
+	stop    int  // and ends
+	open    bool // there is one
+	matched bool // the span before this one was a match
+}
+
+// match takes the next match and what lies before it.
+func (c *cutter) match(i, j int) {
+	if c.done != i {
+		c.add(c.done, i, false)
+	}
+	c.add(i, j, true)
+	c.done = j
+}
+
+func (c *cutter) finish() {
+	if c.done != len(c.p.s) {
+		c.add(c.done, len(c.p.s), false)
+	}
+	c.close()
 }
 
 func (c *cutter) add(i, j int, match bool) {
@@ -105,12 +118,7 @@ func (c *cutter) span(i, j int, join bool) {
 
 func (c *cutter) close() {
 	if c.open && c.stop > c.start {
-		c.out = append(c.out, piece{c.p.s[c.start:c.stop], c.p.first && c.start == 0})
+		c.next(piece{c.p.s[c.start:c.stop], c.p.first && c.start == 0})
 	}
 	c.open = false
-}
-
-func (c *cutter) finish() []piece {
-	c.close()
-	return c.out
 }

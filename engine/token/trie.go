@@ -24,7 +24,7 @@ type trieKey struct {
 	id ID
 }
 
-// newTrie builds a trie; of equal keys the last one counts. It sorts keys.
+// newTrie builds a trie; of equal keys the first one counts. It sorts keys.
 func newTrie(keys []trieKey) *trie {
 	slices.SortStableFunc(keys, func(a, b trieKey) int {
 		switch {
@@ -44,7 +44,9 @@ func newTrie(keys []trieKey) *trie {
 		queue = queue[1:]
 		lo := q.lo
 		for lo < q.hi && len(keys[lo].s) == q.depth {
-			t.nodes[q.node].id = keys[lo].id
+			if t.nodes[q.node].id < 0 {
+				t.nodes[q.node].id = keys[lo].id
+			}
 			lo++
 		}
 		t.nodes[q.node].first = int32(len(t.nodes))
