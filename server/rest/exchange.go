@@ -196,9 +196,20 @@ func (x *exchange) protect(fn func() (any, error)) (resp any, failure *api.Error
 	}()
 	resp, err := fn()
 	if err != nil {
-		return nil, x.resolve(err)
+		return nil, readable(x.resolve(err))
 	}
 	return resp, nil
+}
+
+// readable cuts a message that repeats a client's own text at great length.
+func readable(e *api.Error) *api.Error {
+	const most = 2000
+	if len(e.Message) <= most {
+		return e
+	}
+	short := *e
+	short.Message = strings.ToValidUTF8(e.Message[:most], "") + "..."
+	return &short
 }
 
 // panicked logs a panic with its stack; it is called by the deferred function

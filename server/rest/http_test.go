@@ -206,6 +206,20 @@ func TestErrorsOfOperations(t *testing.T) {
 	}
 }
 
+// TestLongMessagesAreCut: an error that repeats the client's text stays short.
+func TestLongMessagesAreCut(t *testing.T) {
+	long := api.Invalid("x", "bad: %s", strings.Repeat("\u00e9", 100_000))
+	w := newWorld(t, rest.Limits{}, rest.Get("/long", "t", rest.AnyKey, func(context.Context, *rest.None) (*rest.None, error) { return nil, long }))
+	a := w.do(t, "GET", "/v1/long", "")
+	e := a.error(t)
+	if a.status != 400 || len(e.Message) > 2100 || !strings.HasPrefix(e.Message, "bad: \u00e9") || !strings.HasSuffix(e.Message, "\u00e9...") {
+		t.Errorf("%d with a message of %d bytes: %.40s", a.status, len(e.Message), e.Message)
+	}
+	if len(long.Message) < 200_000 {
+		t.Error("the operation's own error was changed")
+	}
+}
+
 func TestStatusesOfSuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, rest.Limits{},
