@@ -3,6 +3,7 @@ package llm_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -379,6 +380,57 @@ func TestLoadRefusesBadModels(t *testing.T) {
 			t.Errorf("%s: Inspect is content", name)
 		} else {
 			t.Log(fmt.Sprintf("%s: %v", name, inspectErr))
+		}
+	}
+}
+
+// TestRequestsThatLeaveNoToken: parameters that make every logit useless are the
+// request's fault, not the model's.
+func TestRequestsThatLeaveNoToken(t *testing.T) {
+	m := demoModel(t)
+	ban := map[int32]float64{}
+	for id := range m.Model().Vocabulary {
+		ban[int32(id)] = -100
+	}
+	tiny := 1e-300
+	for param, sampling := range map[string]engine.Sampling{
+		"logit_bias":         {LogitBias: ban},
+		"repetition_penalty": {RepetitionPenalty: &tiny},
+	} {
+		err := m.Generate(t.Context(), &engine.GenerateRequest{Prompt: "Hello there", MaxTokens: 4, Sampling: sampling}, func(*engine.Event) error { return nil })
+		if bad := new(engine.RequestError); !errors.As(err, &bad) || bad.Param != param {
+			t.Errorf("%s: %v", param, err)
+		}
+	}
+}
+
+// TestTemplateThatFails has templates that are well formed and cannot render.
+func TestTemplateThatFails(t *testing.T) {
+	for name, c := range map[string]struct{ template, param, message string }{
+		"endless":    {"{% for a in range(99999) %}{% for b in range(99999) %}{{ b }}{% endfor %}{% endfor %}", "messages", "fails on these messages: template line 1: more than"},
+		"wrong type": {"{{ messages + 1 }}", "messages", "fails on these messages: template line 1: TypeError"},
+		"refusal":    {"{{ raise_exception('no') }}", "messages", "refuses these messages: no"},
+		"bad kwargs": {"{{ messages }}", "chat_template_kwargs.messages", "set by the request itself"},
+	} {
+		dir := demoDir(t)
+		if err := os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(c.template), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := llm.Load(t.Context(), openRuntime(t), llm.Options{Name: name, Dir: dir, CacheDir: t.TempDir(), Slots: 1, Context: 64, Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := &engine.GenerateRequest{Messages: []json.RawMessage{[]byte(`{"role":"user","content":"a"}`)}, MaxTokens: 1}
+		if name == "bad kwargs" {
+			req.TemplateKwargs = map[string]json.RawMessage{"messages": []byte(`1`)}
+		}
+		err = m.Generate(t.Context(), req, func(*engine.Event) error { return nil })
+		bad := new(engine.RequestError)
+		if !errors.As(err, &bad) || bad.Param != c.param || bad.Code != engine.CodeTemplate || !strings.Contains(bad.Message, c.message) {
+			t.Errorf("%s: %+v", name, err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"athanor/engine"
@@ -179,12 +180,27 @@ func (m *Model) decode(ctx context.Context) {
 func (m *Model) next(s *sequence, logits []float32) {
 	choice, err := s.sampler.Sample(logits, s.logprobs())
 	if err != nil {
-		m.fail(s.request, fmt.Errorf("sample a token: %w", err))
+		m.fail(s.request, sampleError(s.spec, err))
 		return
 	}
 	if s.accept(m, choice) {
 		m.release(s)
 	}
+}
+
+// sampleError blames the parameters that can make good logits useless, when the
+// request has one of them, and the model otherwise.
+func sampleError(spec *engine.GenerateRequest, err error) error {
+	if !errors.Is(err, sample.ErrBadLogits) {
+		return fmt.Errorf("sample a token: %w", err)
+	}
+	switch p := spec.Sampling; {
+	case len(p.LogitBias) > 0:
+		return &engine.RequestError{Param: "logit_bias", Message: "this logit_bias leaves no token that could come next"}
+	case p.RepetitionPenalty != nil && *p.RepetitionPenalty != 1:
+		return &engine.RequestError{Param: "repetition_penalty", Message: "this repetition_penalty leaves no token that could come next"}
+	}
+	return fmt.Errorf("sample a token: %w", err)
 }
 
 // fail ends a request with an error and frees all of its rows.
