@@ -63,7 +63,14 @@ func stream(t testing.TB, client *http.Client, base, key, body string) *eventStr
 		text, _ := io.ReadAll(resp.Body)
 		t.Fatalf("no stream: %d %s %s", resp.StatusCode, ct, text)
 	}
-	return &eventStream{resp, bufio.NewScanner(resp.Body)}
+	return &eventStream{resp, newLines(resp.Body)}
+}
+
+// newLines reads lines of up to a mebibyte.
+func newLines(r io.Reader) *bufio.Scanner {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	return lines
 }
 
 // next returns the data of the next event; "" is the end of the answer.
