@@ -16,8 +16,9 @@
 //
 //	added token   a string that is cut out of the text before anything else
 //	special       an added token that the file flags so; Decode can skip it
-//	control       special, or named as bos, eos, pad … by the configuration:
-//	              what untrusted text must never be able to produce
+//	control       special, or named as bos, eos, pad … by the configuration, and
+//	              longer than one character: what untrusted text must never be
+//	              able to produce
 //	piece         a stretch of text that the model sees on its own
 //	byte-level    bytes spelled as 256 printable characters (GPT-2)
 //	byte fallback unknown characters spelled as <0x00> … <0xFF> (SentencePiece)
@@ -33,14 +34,18 @@
 //   - Whatever is read from a file is bounded: sizes, counts, ids, depth, the
 //     growth of a text under normalization, the time of a regular expression.
 //
-// # Two deliberate differences from the Rust library
+// # Deliberate differences from the Rust library
 //
 //   - In a run of byte-fallback tokens with a broken UTF-8 sequence the valid
 //     characters are kept and each stray byte becomes one U+FFFD (as
-//     SentencePiece does); Rust replaces the whole run, which can not be
+//     SentencePiece does); Rust replaces the whole run, which cannot be
 //     streamed.
 //   - Control tokens cannot come out of the model (see above); Rust lets a
 //     Unigram vocabulary produce "</s>" from look-alike text.
+//   - The end-of-word suffix of a BPE under a ByteLevel decoder (CLIP) decodes
+//     to a space, as the Python and JavaScript libraries have it, not to "</w>".
+//   - Where an added token strips white space that holds another added token,
+//     no text is encoded twice.
 //
 // References: Sennrich et al. 2016 (BPE), Schuster and Nakajima 2012
 // (WordPiece), Kudo 2018 (Unigram), Kudo and Richardson 2018 (SentencePiece),

@@ -125,3 +125,46 @@ func mustReadLlamaVectors(t *testing.T, set string) (texts []string, ids [][]tok
 	}
 	return texts, ids
 }
+
+// TestModelReferences: the prompts of the reference models, special tokens
+// included.
+func TestModelReferences(t *testing.T) {
+	t.Parallel()
+	var stories struct {
+		Cases []struct {
+			Prompt     string
+			PromptIDs  []token.ID `json:"prompt_ids"`
+			GreedyIDs  []token.ID `json:"greedy_ids"`
+			GreedyText string     `json:"greedy_text"`
+		}
+	}
+	dir := shared(t, "models", "stories260K")
+	mustReadJSON(t, filepath.Join(dir, "reference.json"), &stories)
+	tok, err := token.LoadDir(os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range stories.Cases {
+		if got := tok.Encode(c.Prompt, token.EncodeOptions{AddSpecial: true}); !slices.Equal(got, c.PromptIDs) {
+			t.Errorf("encode %q\n got %v\nwant %v", c.Prompt, got, c.PromptIDs)
+		}
+		got := tok.Decode(slices.Concat(c.PromptIDs, c.GreedyIDs), true)
+		if strings.TrimSpace(got) != strings.TrimSpace(c.GreedyText) {
+			t.Errorf("decode\n got %q\nwant %q", got, c.GreedyText)
+		}
+	}
+	var bert struct {
+		Texts    []string
+		InputIDs [][]token.ID `json:"input_ids"`
+	}
+	dir = shared(t, "models", "mini-bert-embed")
+	mustReadJSON(t, filepath.Join(dir, "reference.json"), &bert)
+	if tok, err = token.LoadDir(os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range bert.Texts {
+		if got := tok.Encode(s, token.EncodeOptions{AddSpecial: true}); !slices.Equal(got, bert.InputIDs[i]) {
+			t.Errorf("encode %q\n got %v\nwant %v", s, got, bert.InputIDs[i])
+		}
+	}
+}
