@@ -175,12 +175,21 @@ func openReal(t testing.TB, args ...string) *process {
 	return serve(t, dataDir(t), nil, append([]string{"--onnxruntime", library(t)}, args...)...)
 }
 
-// serve starts `athanor serve` on the data directory with these additions to
-// the environment and to the arguments.
+// serve starts `athanor serve` on the data directory, on a port that is free,
+// with these additions to the environment and to the arguments.
 func serve(t testing.TB, data string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{Data: data, log: &lines{}, done: make(chan struct{})}
-	p.Cmd = exec.Command(binary(t), append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	p := start(t, env, append([]string{"--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	p.Data = data
+	return p
+}
+
+// start runs `athanor serve` with just these arguments and waits until it
+// serves.
+func start(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
+	p := &process{log: &lines{}, done: make(chan struct{})}
+	p.Cmd = exec.Command(binary(t), append([]string{"serve"}, args...)...)
 	p.Cmd.Env = append(os.Environ(), env...)
 	out := &lines{}
 	p.Cmd.Stdout, p.Cmd.Stderr = out, p.log
