@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"athanor/engine"
@@ -50,8 +51,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	mux.HandleFunc("GET /health", s.health)
 	mux.HandleFunc("GET /info", s.info)
 	mux.HandleFunc("POST /generate", s.generate)
+	fresh := unused{conns: map[net.Conn]struct{}{}}
 	srv := &http.Server{
 		Handler:           mux,
+		ConnState:         fresh.note,
 		BaseContext:       func(net.Listener) context.Context { return running },
 		ReadHeaderTimeout: writeTimeout,
 		WriteTimeout:      writeTimeout, // renewed by stream
@@ -65,9 +68,42 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serve worker socket: %w", err)
 	case <-ctx.Done():
 	}
+	fresh.close()
 	err := s.drain(srv, cut)
 	<-failed
 	return err
+}
+
+// unused holds the connections on which no request has begun. A client opens
+// some in vain, when another one comes free first, and Shutdown would wait for
+// them as if they were busy until they are five seconds old.
+type unused struct {
+	mu     sync.Mutex // guards what follows
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+func (u *unused) note(c net.Conn, state http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(u.conns, c)
+	case u.closed:
+		_ = c.Close()
+	default:
+		u.conns[c] = struct{}{}
+	}
+}
+
+// close closes them, and those that still come.
+func (u *unused) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for c := range u.conns {
+		_ = c.Close()
+	}
 }
 
 func (s *Server) drain(srv *http.Server, cut context.CancelFunc) error {

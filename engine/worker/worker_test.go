@@ -201,6 +201,38 @@ func TestDrainFinishesRequests(t *testing.T) {
 	}
 }
 
+// TestDrainDropsUnusedConnections checks that a connection that was opened in
+// vain does not hold the end up.
+func TestDrainDropsUnusedConnections(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "w.sock")
+	ln, err := worker.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Serve(ctx, ln, &enginetest.Mock{}) }()
+	idle, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	client, err := worker.Dial(t.Context(), socket) // accepted after the idle one
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	begun := time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}
+
 func TestDrainCutsWhatLasts(t *testing.T) {
 	mock := &enginetest.Mock{StepDelay: time.Millisecond}
 	client, stop := serve(t, &worker.Server{Generator: mock, DrainTimeout: 50 * time.Millisecond})
