@@ -41,7 +41,7 @@ var sample = struct {
 		Role: resource.ProjectAdmin, OrgRole: resource.OrgAdmin, CreatedAt: day(4), ExpiresAt: new(day(9)),
 	},
 	model: resource.Model{
-		ID: "model-1", ProjectID: "", Name: "athanor/mini", DisplayName: "Mini", Type: resource.ModelChat, Family: "llama",
+		ID: "model-1", ProjectID: "", Name: "athanor/mini", DisplayName: "Mini", Type: resource.ModelChat,
 		Architecture: "LlamaForCausalLM", Quantization: resource.QuantizationInt8, ContextLength: 2048, Parameters: 1 << 40,
 		License: "apache-2.0", Files: []resource.ModelFile{{Path: "model.onnx", Size: 1 << 33, SHA256: "ab", ObjectKey: "models/model-1/model.onnx"}},
 		SourceKind: "builtin", Revision: "cd", Builtin: true, CreatedAt: day(5), EndpointID: "endpoint-1",

@@ -9,7 +9,6 @@ type Model struct {
 	Name          string       `json:"name"`                 // see ValidateModelName; unique in its project
 	DisplayName   string       `json:"display_name,omitempty"`
 	Type          ModelType    `json:"type"`
-	Family        string       `json:"family"`         // our implementation, e.g. "llama"
 	Architecture  string       `json:"architecture"`   // as its config names it, e.g. "LlamaForCausalLM"
 	Quantization  Quantization `json:"quantization"`   // of the weights as stored
 	ContextLength int          `json:"context_length"` // tokens, prompt and answer together
