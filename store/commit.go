@@ -179,8 +179,9 @@ func (db *DB) attempt(group []*call) int {
 			writers++
 		}
 	}
-	// Nobody wrote: spare the disk an empty commit.
-	if writers == 0 {
+	if writers == 0 { // spare the disk an empty commit
+		rollback(b)
+	} else if err = db.Present(); err != nil {
 		rollback(b)
 	} else if err = b.Commit(); err == nil {
 		db.stats.commits.Add(1)

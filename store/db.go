@@ -35,6 +35,7 @@ type Options struct {
 // DB is an open database. Its methods may be called from any goroutine.
 type DB struct {
 	bolt  *bolt.DB
+	file  os.FileInfo // what was opened, see Present
 	calls chan *call
 	stats struct{ updates, commits atomic.Uint64 }
 
@@ -67,7 +68,11 @@ func Open(path string, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	db := &DB{bolt: b, calls: make(chan *call), closing: make(chan struct{})}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open database: %w", err), b.Close())
+	}
+	db := &DB{bolt: b, file: info, calls: make(chan *call), closing: make(chan struct{})}
 	sweepUnborn(path)
 	if err := db.migrate(path, opt.Migrations); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, err), b.Close())
@@ -135,6 +140,19 @@ func (db *DB) Close() error {
 	return db.closeErr
 }
 
+// Present returns ErrGone when the file is no longer the one at its path: it was
+// deleted or replaced, and the next start would not find what is written now.
+func (db *DB) Present() error {
+	info, err := os.Stat(db.bolt.Path())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	if !os.SameFile(info, db.file) {
+		return fmt.Errorf("%w: another file is at %s", ErrGone, db.bolt.Path())
+	}
+	return nil
+}
+
 // View runs fn on a consistent snapshot. fn must not keep tx, write through it,
 // or start another transaction.
 func (db *DB) View(fn func(*Tx) error) error {
@@ -156,6 +174,8 @@ func (db *DB) View(fn func(*Tx) error) error {
 // that fn may run more than once, each time on a fresh state, so it must set the
 // variables it hands out anew on every run. It always runs on the goroutine that
 // called Update, never at the same time as another write.
+//
+// Nothing is committed to a file that has gone from its path: Update returns ErrGone.
 //
 // ctx is looked at until fn runs: an error from ctx means that nothing was
 // written. Once fn has run, Update waits for the commit.

@@ -17,6 +17,8 @@ var (
 var (
 	// ErrClosed is returned by View and Update after Close.
 	ErrClosed = errors.New("the database is closed")
+	// ErrGone is returned by Update when the open file was deleted or replaced.
+	ErrGone = errors.New("the database file is gone from its path")
 	// ErrReadOnly is returned by a write inside View.
 	ErrReadOnly = errors.New("write in a read-only transaction")
 	// ErrNotFound is returned when there is no such record or value.

@@ -353,3 +353,39 @@ func copyFile(t *testing.T, path string, r io.Reader) {
 		t.Fatal(err)
 	}
 }
+
+// TestFileGone checks that nothing is acknowledged that the next start would not
+// find: the file was deleted, or another one was put in its place.
+func TestFileGone(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		replace func(path string) error
+	}{
+		{"deleted", func(string) error { return nil }},
+		{"replaced", func(path string) error { return os.WriteFile(path, []byte("other"), 0o600) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "athanor.db")
+			db := storetest.OpenAt(t, path, things)
+			mustUpdate(t, db, put("a", nil))
+			if err := db.Present(); err != nil {
+				t.Fatalf("a file that is there: %v", err)
+			}
+			if err := errors.Join(os.Remove(path), tt.replace(path)); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Present(); !errors.Is(err, store.ErrGone) {
+				t.Errorf("Present: got %v, want ErrGone", err)
+			}
+			if err := db.Update(t.Context(), put("b", nil)); !errors.Is(err, store.ErrGone) {
+				t.Errorf("Update: got %v, want ErrGone", err)
+			}
+			if got := strings.Join(ids(t, db, "a", "b"), " "); got != "a" {
+				t.Errorf("got records %q, want the one of before", got)
+			}
+		})
+	}
+}
