@@ -10,6 +10,7 @@ import (
 // neutral ones.
 func defaults(g family.GenerationConfig) sample.Params {
 	p := sample.Defaults()
+	override(&p.RepetitionPenalty, g.RepetitionPenalty) // counts in greedy search too
 	if g.DoSample != nil && !*g.DoSample {
 		p.Temperature = 0
 		return p
@@ -18,6 +19,5 @@ func defaults(g family.GenerationConfig) sample.Params {
 	override(&p.TopP, g.TopP)
 	override(&p.TopK, g.TopK)
 	override(&p.MinP, g.MinP)
-	override(&p.RepetitionPenalty, g.RepetitionPenalty)
 	return p
 }

@@ -59,6 +59,12 @@ func (m *Model) newRequest(spec *engine.GenerateRequest) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, id := range prompt {
+		if rows := m.batch.decoder.Vocabulary; int(id) >= rows { // the embedding's bounds are not checked below
+			return nil, &engine.RequestError{Param: promptParam(spec),
+				Message: fmt.Sprintf("the prompt holds token %d, but the model's tokens are 0 to %d", id, rows-1)}
+		}
+	}
 	for id := range spec.Sampling.LogitBias {
 		if id < 0 || int(id) >= m.vocabulary {
 			return nil, &engine.RequestError{Param: "logit_bias",
@@ -72,12 +78,8 @@ func (m *Model) newRequest(spec *engine.GenerateRequest) (*request, error) {
 // limit is the number of tokens that each choice may have.
 func (m *Model) limit(spec *engine.GenerateRequest, prompt int) (int, error) {
 	room := m.info.ContextLength - prompt
-	param := "messages"
-	if spec.Messages == nil {
-		param = "prompt"
-	}
 	if room < 1 {
-		return 0, &engine.RequestError{Param: param, Code: engine.CodeContextLength,
+		return 0, &engine.RequestError{Param: promptParam(spec), Code: engine.CodeContextLength,
 			Message: fmt.Sprintf("the prompt has %d tokens, but the model's context is %d tokens", prompt, m.info.ContextLength)}
 	}
 	if spec.MaxTokens == 0 {
@@ -91,13 +93,21 @@ func (m *Model) limit(spec *engine.GenerateRequest, prompt int) (int, error) {
 	return min(spec.MaxTokens, room), nil
 }
 
+// promptParam is the field that the prompt came from.
+func promptParam(spec *engine.GenerateRequest) string {
+	if spec.Messages == nil {
+		return "prompt"
+	}
+	return "messages"
+}
+
 func (m *Model) sequences(r *request) []*sequence {
 	list := make([]*sequence, r.open)
 	for i := range list {
 		list[i] = &sequence{
 			request: r, choice: i,
 			sampler: sample.New(m.params(r.spec, i), m.vocabulary, r.prompt),
-			stream:  m.tokenizer.NewStream(true),
+			stream:  m.answerStream(r),
 			stops:   sample.NewStops(r.spec.Stop),
 		}
 	}

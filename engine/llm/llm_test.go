@@ -158,8 +158,8 @@ func TestStories260KReference(t *testing.T) {
 			if !slices.Equal(got, c.GreedyIDs) {
 				t.Errorf("greedy ids\n got %v\nwant %v", got, c.GreedyIDs)
 			}
-			if !strings.HasSuffix(c.GreedyText, a.Text[0]) {
-				t.Errorf("text %q is not the end of %q", a.Text[0], c.GreedyText)
+			if whole := " " + c.Prompt + a.Text[0]; whole != c.GreedyText {
+				t.Errorf("prompt and answer are %q, want %q", whole, c.GreedyText)
 			}
 		})
 	}
@@ -432,5 +432,75 @@ func TestTemplateThatFails(t *testing.T) {
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestGenerationConfig has defaults of the model's own: do_sample false is
+// greedy, with its penalty; a request's parameters win.
+func TestGenerationConfig(t *testing.T) {
+	dir := demoDir(t)
+	config := `{"do_sample":false,"temperature":0.9,"repetition_penalty":1.9}`
+	if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := llm.Load(t.Context(), openRuntime(t), llm.Options{
+		Dir: dir, Quantization: "none", CacheDir: filepath.Join(loaded.dir, "cache", "demo"), Slots: 1, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	const text = "Once upon a time there was a cat. The cat"
+	plain, own := greedy(text, 24), &engine.GenerateRequest{Prompt: text, MaxTokens: 24}
+	penalty, off := 1.9, 1.0
+	same, without := greedy(text, 24), greedy(text, 24)
+	same.Sampling.RepetitionPenalty, without.Sampling.RepetitionPenalty = &penalty, &off
+	other := demoModel(t)
+	if got, want := say(t, m, own), say(t, other, same); got != want {
+		t.Errorf("with the model's defaults %q, with the same given %q", got, want)
+	}
+	if got, want := say(t, m, without), say(t, other, plain); got != want || got == say(t, m, own) {
+		t.Errorf("with the penalty off %q, want %q", got, want)
+	}
+}
+
+// TestPromptOutsideOfTheVocabulary has a tokenizer with one token more than the
+// embedding has rows.
+func TestPromptOutsideOfTheVocabulary(t *testing.T) {
+	dir := demoDir(t)
+	path := filepath.Join(dir, "tokenizer.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]json.RawMessage
+	var added []json.RawMessage
+	if err := errors.Join(json.Unmarshal(text, &file), json.Unmarshal(file["added_tokens"], &added)); err != nil {
+		t.Fatal(err)
+	}
+	rows := demoModel(t).Model().Vocabulary
+	added = append(added, fmt.Appendf(nil, `{"id":%d,"content":"<extra>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}`, rows))
+	if file["added_tokens"], err = json.Marshal(added); err != nil {
+		t.Fatal(err)
+	}
+	if text, err = json.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := llm.Load(t.Context(), openRuntime(t), llm.Options{
+		Dir: dir, Quantization: "none", CacheDir: filepath.Join(loaded.dir, "cache", "demo"), Slots: 1, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	err = m.Generate(t.Context(), greedy("Hello <extra>", 1), func(*engine.Event) error { return nil })
+	if bad := new(engine.RequestError); !errors.As(err, &bad) || bad.Param != "prompt" || !strings.Contains(bad.Message, fmt.Sprint(rows)) {
+		t.Errorf("a token that the model has not: %v", err)
+	}
+	if got := say(t, m, greedy("Hello", 3)); got == "" {
+		t.Error("no answer afterwards")
 	}
 }

@@ -113,6 +113,9 @@ func (m *Model) prefill(ctx context.Context, step sched.Step) {
 		}
 	}
 	logits, err := m.batch.prefill(ctx, row, s.read, chunk, want)
+	if ctx.Err() != nil {
+		return // the model closes: abandon tells everybody
+	}
 	if err != nil {
 		m.fail(s.request, err)
 		return
@@ -162,6 +165,9 @@ func (m *Model) decode(ctx context.Context) {
 		tokens[i], past[i] = s.last, s.cached
 	}
 	logits, err := m.batch.decode(ctx, tokens, past)
+	if ctx.Err() != nil {
+		return // the model closes: abandon tells everybody
+	}
 	if err != nil {
 		for _, s := range sequences {
 			m.fail(s.request, err)

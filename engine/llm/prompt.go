@@ -35,6 +35,27 @@ func (m *Model) encode(spec *engine.GenerateRequest) ([]int32, string, error) {
 	return m.tokenizer.EncodeSegments(segments, false), rendered.String(), nil
 }
 
+// answerStream decodes an answer. One to a plain prompt goes on in the middle of
+// a text: decoders that drop the space before the first word of a text must have
+// seen a word, or "Once upon" and " a" would become "Once upona".
+func (m *Model) answerStream(r *request) *token.Stream {
+	if r.spec.Messages != nil {
+		return m.tokenizer.NewStream(true)
+	}
+	for _, id := range r.prompt[:min(len(r.prompt), maxPrimers)] {
+		s, twin := m.tokenizer.NewStream(true), m.tokenizer.NewStream(true)
+		twin.Push(id)
+		if s.Push(id) != "" && twin.Flush() == "" { // a word, and nothing of it left for the answer
+			return s
+		}
+	}
+	return m.tokenizer.NewStream(true)
+}
+
+// maxPrimers is how many tokens of a prompt are tried: the first are often
+// special ones, which have no text.
+const maxPrimers = 16
+
 func (m *Model) render(messages []json.RawMessage, kwargs map[string]json.RawMessage) (prompt.Rendered, error) {
 	in := prompt.Input{AddGenerationPrompt: true, Kwargs: kwargs, BOS: m.bosText, EOS: m.eosText, Now: m.now()}
 	for i, raw := range messages {

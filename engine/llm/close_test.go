@@ -1,0 +1,259 @@
+package llm_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"athanor/engine"
+	"athanor/engine/compute"
+	"athanor/engine/enginetest"
+	"athanor/engine/llm"
+	"athanor/engine/onnx"
+)
+
+// gatedRuntime is a runtime whose steps a test can stop and fail.
+type gatedRuntime struct {
+	compute.Runtime
+	step func(ctx context.Context, positions int) error // before each run, positions are S
+}
+
+func (g *gatedRuntime) Compile(m *onnx.Model, opt compute.Options) (compute.Program, error) {
+	p, err := g.Runtime.Compile(m, opt)
+	return &gatedProgram{p, g}, err
+}
+
+type gatedProgram struct {
+	compute.Program
+	g *gatedRuntime
+}
+
+func (p *gatedProgram) Run(ctx context.Context, in, out []compute.Buffer) error {
+	if p.g.step != nil {
+		if err := p.g.step(ctx, in[0].Shape()[1]); err != nil {
+			return err
+		}
+	}
+	return p.Program.Run(ctx, in, out)
+}
+
+// loadGated loads the embedded model with few rows on a gated runtime.
+func loadGated(t *testing.T, slots int, step func(ctx context.Context, positions int) error) *llm.Model {
+	t.Helper()
+	rt := &gatedRuntime{Runtime: openRuntime(t)}
+	m, err := llm.Load(t.Context(), rt, llm.Options{
+		Name: "gated", Dir: demoDir(t), Quantization: "none", CacheDir: filepath.Join(loaded.dir, "cache", "demo"), Slots: slots, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.step = step
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// endless is a request that goes on to the end of the context.
+func endless() *engine.GenerateRequest {
+	r := greedy("Once", 0)
+	r.Sampling.LogitBias = map[int32]float64{0: -100, 1: -100, 2: -100}
+	return r
+}
+
+// TestCloseWhileBusy closes a model with one request in a step, one that
+// decodes and one that waits: each ends with ErrUnavailable, as do later ones.
+func TestCloseWhileBusy(t *testing.T) {
+	var steps atomic.Int32
+	inStep := make(chan struct{})
+	m := loadGated(t, 1, func(ctx context.Context, _ int) error {
+		if steps.Add(1) == 3 {
+			close(inStep)
+		}
+		if steps.Load() >= 3 {
+			<-ctx.Done() // only closing ends this step
+			return ctx.Err()
+		}
+		return nil
+	})
+	errs := make(chan error, 2)
+	for range 2 {
+		go func() { errs <- m.Generate(t.Context(), endless(), func(*engine.Event) error { return nil }) }()
+	}
+	<-inStep
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-errs; !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, context.Canceled) {
+			t.Errorf("a request at the close: %v, want ErrUnavailable", err)
+		}
+	}
+	if err := m.Generate(t.Context(), endless(), func(*engine.Event) error { return nil }); !errors.Is(err, engine.ErrUnavailable) {
+		t.Errorf("a request after the close: %v, want ErrUnavailable", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Errorf("the second close: %v", err)
+	}
+}
+
+// TestFailedStepEndsOnlyItsRequests fails one prompt and then one decode step:
+// who was in it gets the error, and the next request is served.
+func TestFailedStepEndsOnlyItsRequests(t *testing.T) {
+	boom := errors.New("boom")
+	var failPrompt, failDecode atomic.Bool
+	m := loadGated(t, 2, func(_ context.Context, positions int) error {
+		if positions > 1 && failPrompt.Swap(false) || positions == 1 && failDecode.Swap(false) {
+			return boom
+		}
+		return nil
+	})
+	want := say(t, m, greedy("Once upon a time", 6))
+	failPrompt.Store(true)
+	if err := m.Generate(t.Context(), greedy("Once upon a time", 6), func(*engine.Event) error { return nil }); !errors.Is(err, boom) {
+		t.Errorf("a failed prompt: %v", err)
+	}
+	failDecode.Store(true)
+	two := greedy("Once upon a time", 6)
+	two.N = 2 // both choices are in the step, or the second still waits
+	if err := m.Generate(t.Context(), two, func(*engine.Event) error { return nil }); !errors.Is(err, boom) {
+		t.Errorf("a failed decode step: %v", err)
+	}
+	if got := say(t, m, greedy("Once upon a time", 6)); got != want {
+		t.Errorf("after failures %q, before %q", got, want)
+	}
+}
+
+// TestCancelWhileReading leaves a long prompt in the middle, beside an answer
+// that must not notice.
+func TestCancelWhileReading(t *testing.T) {
+	long := strings.Repeat("The cat sat on the mat. ", 60)
+	var leave atomic.Pointer[context.CancelFunc]
+	m := loadGated(t, 2, func(_ context.Context, positions int) error {
+		if f := leave.Load(); f != nil && positions > 100 {
+			(*f)()
+		}
+		return nil
+	})
+	want := say(t, m, greedy("Once upon a time", 40))
+	ctx, cancel := context.WithCancel(t.Context())
+	leave.Store(&cancel)
+	expect, wait := neighbour(t, m, want)
+	<-expect
+	if err := m.Generate(ctx, greedy(long, 0), func(*engine.Event) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	wait()
+	if got := say(t, m, greedy("Once upon a time", 40)); got != want {
+		t.Errorf("afterwards %q, before %q", got, want)
+	}
+}
+
+// TestCancelWhileDecoding frees the first row in the middle of an answer, so
+// that its neighbour's has to move.
+func TestCancelWhileDecoding(t *testing.T) {
+	m := loadGated(t, 2, nil)
+	want := say(t, m, greedy("Once upon a time", 40))
+	ctx, cancel := context.WithCancel(t.Context())
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- starter{m, sync.OnceFunc(func() { close(begun) })}.Generate(ctx, endless(), func(*engine.Event) error { return nil })
+	}()
+	<-begun
+	started, wait := neighbour(t, m, want)
+	<-started
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	wait()
+}
+
+// TestCancelWhileWaiting leaves the queue while all rows are taken.
+func TestCancelWhileWaiting(t *testing.T) {
+	m := loadGated(t, 1, nil)
+	hold, release := context.WithCancel(t.Context())
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- starter{m, sync.OnceFunc(func() { close(begun) })}.Generate(hold, endless(), func(*engine.Event) error { return nil })
+	}()
+	<-begun
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	err := m.Generate(ctx, greedy("Once", 1), func(*engine.Event) error { t.Error("it was served"); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
+	}
+	release()
+	<-ended
+	if got := say(t, m, greedy("Once", 3)); got == "" {
+		t.Error("no answer afterwards")
+	}
+}
+
+// neighbour runs a request that must get want, whatever happens beside it.
+func neighbour(t *testing.T, m *llm.Model, want string) (started <-chan struct{}, wait func()) {
+	begun := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		a, err := enginetest.Collect(t.Context(), t, starter{m, sync.OnceFunc(func() { close(begun) })}, greedy("Once upon a time", 40))
+		if err != nil || a.Text[0] != want {
+			t.Errorf("its neighbour said %q, %v, want %q", a.Text[0], err, want)
+		}
+	})
+	return begun, wg.Wait
+}
+
+// starter calls begun at the first event of a request.
+type starter struct {
+	engine.Generator
+	begun func()
+}
+
+func (s starter) Generate(ctx context.Context, req *engine.GenerateRequest, emit func(*engine.Event) error) error {
+	return s.Generator.Generate(ctx, req, func(ev *engine.Event) error { s.begun(); return emit(ev) })
+}
+
+// TestAnswerContinuesThePrompt gives a model the decoder of Llama 2, which drops
+// the space before the first word of a text: an answer to a plain prompt is not
+// the first.
+func TestAnswerContinuesThePrompt(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(sharedModel(t, "stories260K"))); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "tokenizer.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	file["decoder"] = []byte(`{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},
+		{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]}`)
+	if text, err = json.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := llm.Load(t.Context(), openRuntime(t), llm.Options{Dir: dir, Quantization: "none", CacheDir: t.TempDir(), Slots: 1, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got := say(t, m, greedy("One day, a dog named Max", 5)); !strings.HasPrefix(got, " went") {
+		t.Errorf("the prompt goes on with %q, want the space before the word", got)
+	}
+}
