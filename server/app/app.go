@@ -56,6 +56,7 @@ type App struct {
 	mock      engine.Generator
 	firstKey  string
 	server    *rest.Server
+	importing chan struct{} // holds a value while an import runs
 
 	closeOnce sync.Once
 	closeErr  error
@@ -67,7 +68,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if opt.Log == nil {
 		opt.Log = slog.Default()
 	}
-	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator}
+	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1)}
 	if opt.Kit != nil {
 		a.kit = *opt.Kit
 	}
@@ -91,6 +92,9 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 		return nil, err
 	}
 	a.metrics = newMetrics(a.host.Snapshot)
+	if err := a.recoverImports(ctx); err != nil {
+		a.kit.Log.Warn("not everything that a killed import left behind is gone, the next start tries again", "error", err)
+	}
 	if err := a.ensureDemo(ctx); err != nil {
 		return nil, err
 	}
@@ -164,7 +168,7 @@ func (a *App) newServer(auth rest.Authenticator, ops []rest.Op) (*rest.Server, e
 // ready says why the appliance cannot serve: the store does not answer, or no
 // model can ever be loaded.
 func (a *App) ready(context.Context) error {
-	if err := a.db.View(func(*store.Tx) error { return nil }); err != nil {
+	if err := errors.Join(a.db.View(func(*store.Tx) error { return nil }), a.db.Present()); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	if a.mock == nil {

@@ -42,8 +42,9 @@ func modelFile(name string) bool {
 // maxModelFiles bounds the files of one model.
 const maxModelFiles = 10000
 
-// listModel lists the regular files at the top of fsys that belong to a model,
-// in order of their names.
+// listModel lists the files at the top of fsys that belong to a model, in order
+// of their names. Something else under the name of a file, such as a pipe, which
+// would be read for ever, is an error.
 func listModel(fsys fs.FS) ([]resource.ModelFile, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -55,9 +56,13 @@ func listModel(fsys fs.FS) ([]resource.ModelFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info.Mode().IsRegular() && modelFile(e.Name()) {
-			files = append(files, resource.ModelFile{Path: e.Name(), Size: info.Size()})
+		if info.IsDir() || !modelFile(e.Name()) {
+			continue
 		}
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a regular file", e.Name())
+		}
+		files = append(files, resource.ModelFile{Path: e.Name(), Size: info.Size()})
 	}
 	if len(files) > maxModelFiles {
 		return nil, fmt.Errorf("%d files are more than the limit of %d", len(files), maxModelFiles)
@@ -65,10 +70,10 @@ func listModel(fsys fs.FS) ([]resource.ModelFile, error) {
 	return files, nil
 }
 
-// store hashes the files of fsys, copies those that the object store does not
-// have, and completes the records. It returns the keys that are new, so that a
-// failed import can take them back.
-func (a *artifacts) store(ctx context.Context, fsys fs.FS, files []resource.ModelFile, progress func(phase string, done, total int64)) (added []string, err error) {
+// store hashes the files of fsys, notes which of them the object store does not
+// have, copies those, and completes the records. What it copied stays noted until
+// settle or takeBack, even if the process dies.
+func (a *artifacts) store(ctx context.Context, fsys fs.FS, files []resource.ModelFile, progress func(phase string, done, total int64)) (err error) {
 	var total int64
 	for _, f := range files {
 		total += f.Size
@@ -76,21 +81,20 @@ func (a *artifacts) store(ctx context.Context, fsys fs.FS, files []resource.Mode
 	hashing := &counter{phase: "reading", total: total, tell: progress}
 	for i := range files {
 		if files[i].SHA256, err = hashFile(ctx, fsys, files[i], hashing); err != nil {
-			return nil, err
+			return err
 		}
 		files[i].ObjectKey = "models/sha256/" + files[i].SHA256
 	}
+	if err := a.announce(ctx, files); err != nil {
+		return fmt.Errorf("prepare the import: %w", err)
+	}
 	copying := &counter{phase: "copying", total: total, tell: progress}
 	for _, f := range files {
-		fresh, err := a.put(ctx, fsys, f, copying)
-		if fresh {
-			added = append(added, f.ObjectKey)
-		}
-		if err != nil {
-			return added, fmt.Errorf("store %s: %w", f.Path, err)
+		if err := a.put(ctx, fsys, f, copying); err != nil {
+			return fmt.Errorf("store %s: %w", f.Path, err)
 		}
 	}
-	return added, nil
+	return nil
 }
 
 func hashFile(ctx context.Context, fsys fs.FS, f resource.ModelFile, c *counter) (string, error) {
@@ -110,30 +114,21 @@ func hashFile(ctx context.Context, fsys fs.FS, f resource.ModelFile, c *counter)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func (a *artifacts) put(ctx context.Context, fsys fs.FS, f resource.ModelFile, c *counter) (fresh bool, err error) {
+func (a *artifacts) put(ctx context.Context, fsys fs.FS, f resource.ModelFile, c *counter) error {
 	r, err := fsys.Open(f.Path)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer r.Close()
 	info, err := a.objects.PutIfAbsent(ctx, f.ObjectKey, io.TeeReader(r, c), f.Size)
 	if errors.Is(err, object.ErrExists) {
 		c.add(f.Size)
-		return false, nil
+		return nil
 	}
 	if err == nil && info.SHA256 != f.SHA256 {
-		return true, errors.New("the file changed while it was copied")
+		return errors.New("the file changed while it was copied")
 	}
-	return err == nil, err
-}
-
-// drop takes back objects of an import that failed.
-func (a *artifacts) drop(keys []string) error {
-	var errs []error
-	for _, k := range keys {
-		errs = append(errs, a.objects.Delete(context.Background(), k))
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // revision is the content identity of a model: the hash of its manifest.

@@ -10,6 +10,7 @@ import (
 	"athanor/engine"
 	"athanor/engine/demo"
 	"athanor/engine/llm"
+	"athanor/engine/worker"
 	"athanor/server/api"
 	"athanor/server/rest"
 	"athanor/store/resource"
@@ -57,11 +58,11 @@ func (a *App) inspect(r *api.ImportModelRequest) (*resource.Model, error) {
 // describe drafts the record of a model directory. Its errors are for the
 // person who brought the files.
 func (a *App) describe(dir string, q resource.Quantization) (*resource.Model, error) {
-	d, err := llm.Inspect(dir, a.cfg.KVMemory)
+	files, err := listModel(os.DirFS(dir))
 	if err != nil {
 		return nil, err
 	}
-	files, err := listModel(os.DirFS(dir))
+	d, err := llm.Inspect(dir, a.cfg.KVMemory)
 	if err != nil {
 		return nil, err
 	}
@@ -76,27 +77,40 @@ func (a *App) describe(dir string, q resource.Quantization) (*resource.Model, er
 }
 
 // install stores the files of m, tries it with probe (nil for none), and
-// registers it.
-func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell func(string, int64, int64), probe func(context.Context, *resource.Model, func(string, int64, int64)) error) (err error) {
-	added, err := a.artifacts.store(ctx, fsys, m.Files, tell)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.artifacts.drop(added))
+// registers it. One at a time: a failed import takes back what it added, and no
+// other may have begun to count on it.
+func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell func(string, int64, int64), probe func(context.Context, *resource.Model, func(string, int64, int64)) error) error {
+	select {
+	case a.importing <- struct{}{}:
+	default:
+		tell("waiting for another import", 0, 0)
+		select {
+		case a.importing <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-	}()
-	if err != nil {
-		return err
 	}
-	m.Revision = revision(m.Files)
+	defer func() { <-a.importing }()
 	m.ID = resource.ModelID(a.kit.NewID("model"))
 	m.EndpointID = resource.EndpointID(a.kit.NewID("endpoint"))
 	m.CreatedAt = a.kit.Now()
-	if probe != nil {
-		if err := probe(ctx, m, tell); err != nil {
-			return errors.Join(err, os.RemoveAll(a.artifacts.modelDir(m.Revision)), os.RemoveAll(a.artifacts.compiledDir(m.Revision)))
+	err := a.artifacts.store(ctx, fsys, m.Files, tell)
+	if err == nil {
+		m.Revision = revision(m.Files)
+		if probe != nil {
+			err = probe(ctx, m, tell)
 		}
 	}
-	return a.models.Register(ctx, m)
+	if err == nil {
+		err = a.models.Register(ctx, m)
+	}
+	if err != nil {
+		return errors.Join(err, a.withdraw(m))
+	}
+	if err := a.artifacts.settle(); err != nil {
+		a.kit.Log.Warn("the note about an import that succeeded stays", "error", err)
+	}
+	return nil
 }
 
 // probe loads m in a worker and generates one token.
@@ -104,6 +118,9 @@ func (a *App) probe(ctx context.Context, m *resource.Model, tell func(string, in
 	tell("converting and loading in a worker", 0, 0)
 	lease, err := a.lease(ctx, m)
 	if err != nil {
+		if failed := (*worker.LoadError)(nil); errors.As(err, &failed) {
+			err = errors.New(failed.Message)
+		}
 		return api.Invalid("path", "the model does not load: %s", err).WithCode("invalid_model")
 	}
 	defer lease.Release()

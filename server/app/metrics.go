@@ -81,7 +81,7 @@ func (m *metrics) write(w io.Writer) (string, error) {
 type workerMetrics struct{ snapshot func() []host.Status }
 
 var (
-	workerUp       = prometheus.NewDesc("athanor_worker_up", "1 when the worker of the model is ready.", []string{"model"}, nil)
+	workerUp       = prometheus.NewDesc("athanor_worker_up", "Workers of the model that are ready.", []string{"model"}, nil)
 	workerRestarts = prometheus.NewDesc("athanor_worker_restarts_total", "Restarts of the worker.", []string{"model"}, nil)
 	workerRSS      = prometheus.NewDesc("athanor_worker_resident_bytes", "Resident memory of the worker.", []string{"model"}, nil)
 	workerBusy     = prometheus.NewDesc("athanor_worker_inflight", "Requests that hold the worker: running and queued.", []string{"model"}, nil)
@@ -93,15 +93,28 @@ func (workerMetrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
+// Collect adds up workers of one name: a name may belong to models of several
+// projects, and two series with the same labels would spoil the whole scrape.
 func (w workerMetrics) Collect(ch chan<- prometheus.Metric) {
+	type sums struct{ up, restarts, rss, busy float64 }
+	byName := map[string]*sums{}
 	for _, s := range w.snapshot() {
-		up := 0.0
-		if s.State == host.Ready {
-			up = 1
+		sum := byName[s.Name]
+		if sum == nil {
+			sum = &sums{}
+			byName[s.Name] = sum
 		}
-		ch <- prometheus.MustNewConstMetric(workerUp, prometheus.GaugeValue, up, s.Name)
-		ch <- prometheus.MustNewConstMetric(workerRestarts, prometheus.CounterValue, float64(s.Restarts), s.Name)
-		ch <- prometheus.MustNewConstMetric(workerRSS, prometheus.GaugeValue, float64(s.Memory.RSS), s.Name)
-		ch <- prometheus.MustNewConstMetric(workerBusy, prometheus.GaugeValue, float64(s.InFlight), s.Name)
+		if s.State == host.Ready {
+			sum.up++
+		}
+		sum.restarts += float64(s.Restarts)
+		sum.rss += float64(s.Memory.RSS)
+		sum.busy += float64(s.InFlight)
+	}
+	for name, sum := range byName {
+		ch <- prometheus.MustNewConstMetric(workerUp, prometheus.GaugeValue, sum.up, name)
+		ch <- prometheus.MustNewConstMetric(workerRestarts, prometheus.CounterValue, sum.restarts, name)
+		ch <- prometheus.MustNewConstMetric(workerRSS, prometheus.GaugeValue, sum.rss, name)
+		ch <- prometheus.MustNewConstMetric(workerBusy, prometheus.GaugeValue, sum.busy, name)
 	}
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -29,7 +28,7 @@ func RunWorker(ctx context.Context, library string) error {
 			Progress: progressLog(log),
 		})
 		if err != nil {
-			return nil, fmt.Errorf("load %s on %s: %w", spec.Name, rt.Name(), err)
+			return nil, err
 		}
 		return m, nil
 	})
