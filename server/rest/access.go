@@ -52,7 +52,14 @@ var (
 	}}
 	// OrgAdmin asks for an admin of the organisation.
 	OrgAdmin = Access{"organization admin", func(p *Principal) bool { return p.OrgRole == RoleAdmin }}
+	// Signed asks for no key, which is not even looked at, but for a link that
+	// the server has signed for this method and path (see Links). The operation
+	// has no Caller.
+	Signed = Access{"signed link", func(*Principal) bool { return false }}
 )
+
+// ByLink reports whether a signed link is asked for, instead of a key.
+func (a Access) ByLink() bool { return a.name == Signed.name }
 
 // Allows reports whether p may do what asks for this access.
 func (a Access) Allows(p *Principal) bool { return a.allows != nil && p != nil && a.allows(p) }
@@ -66,6 +73,7 @@ type callKey struct{}
 type call struct {
 	id     string
 	agent  string
+	base   string // see BaseURL
 	caller *Principal
 }
 

@@ -11,6 +11,10 @@
 // path, query and JSON body into Req, calls Validate where Req has it, and
 // renders the response or the error. Streams get an [Events] besides.
 //
+// An operation that takes bytes gets a [Body] to read, one that gives bytes,
+// redirects or sets headers returns a [Reply]; what a link signed by [Links] may
+// do without a key has the access [Signed] in the table.
+//
 // What it promises for every response: an x-request-id header, errors as
 // {"error":{message,type,param,code}}, 401 before anything else is looked at.
 // A route that is not in the table is 404 unknown_url and a known path with

@@ -24,8 +24,10 @@ type exchange struct {
 	call     *call
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	events   *Events // set once the response is a stream
-	bodyRead bool    // to its end
+	events   *Events   // set once the response is a stream
+	body     *download // set once the response is a Content
+	bodyRead bool      // to its end
+	path     string    // without the prefix
 
 	start, first time.Time
 	in, out      int64
@@ -62,9 +64,11 @@ func (s *Server) begin(rc *fasthttp.RequestCtx) *exchange {
 	return x
 }
 
-// serve answers the request as op says.
-func (x *exchange) serve(op *Op, param func(string) string) {
+// serve answers the request as op says; prefix is the base it came under.
+func (x *exchange) serve(op *Op, prefix string, param func(string) string) {
 	x.op = op
+	x.path = strings.TrimPrefix(string(x.rc.Path()), prefix)
+	x.call.base = x.base(prefix)
 	if op.Inference {
 		x.rc.Response.Header.Set("x-ratelimit-reset", "0")
 	}
@@ -74,6 +78,10 @@ func (x *exchange) serve(op *Op, param func(string) string) {
 	case err != nil:
 		x.fail(err)
 	default:
+		if shaped, ok := resp.(*Reply); ok {
+			x.shaped(shaped)
+			return
+		}
 		x.reply(op.Status, resp)
 	}
 }
@@ -91,6 +99,9 @@ func (x *exchange) answer(param func(string) string) (any, *api.Error) {
 		}
 		if err := x.fill(req, param); err != nil || x.op.Stream {
 			return nil, err
+		}
+		if x.op.Upload {
+			return x.withUpload(req.Interface())
 		}
 		return x.op.run(x.ctx, req.Interface(), nil)
 	})
@@ -124,6 +135,9 @@ func (x *exchange) answerStream(req any) (any, *api.Error) {
 
 // authorise finds the caller and checks what the operation asks of it.
 func (x *exchange) authorise() error {
+	if x.op.Access.ByLink() {
+		return x.verify()
+	}
 	key, err := bearer(string(x.rc.Request.Header.Peek("Authorization")))
 	if err != nil {
 		return err
@@ -160,11 +174,7 @@ func (x *exchange) fill(req reflect.Value, param func(string) string) error {
 		query = append(query, pair{string(k), string(v)})
 	}
 	if x.op.bind.body {
-		limit := x.op.BodyLimit
-		if limit == 0 {
-			limit = x.s.limits.Body
-		}
-		err := x.withBody(limit, func(body []byte) error {
+		err := x.withBody(x.limit(), func(body []byte) error {
 			if len(body) == 0 && x.op.optionalBody {
 				return nil
 			}

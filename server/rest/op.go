@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Op is one operation. Make it with Get, Post, Patch, Put, Delete or
-// PostStream; the exported fields are for reading.
+// Op is one operation. Make it with Get, Post, Patch, Put, Delete, PostStream,
+// PostBody or PutBody; the exported fields are for reading.
 type Op struct {
 	Method    string
 	Path      string // "/models/:id"; a last segment "*id" takes the rest of the path, slashes included
@@ -18,6 +18,7 @@ type Op struct {
 	Access    Access
 	Inference bool  // x-ratelimit-reset goes on every response
 	Stream    bool  // the function may answer with server-sent events
+	Upload    bool  // the function reads the body itself; see Body
 	Strict    bool  // unknown body fields and query parameters are refused
 	BodyLimit int64 // bytes; 0 means the server's limit
 	Status    int   // of a response with a body

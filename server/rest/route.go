@@ -23,7 +23,7 @@ func (s *Server) route(cfg Config) {
 		for i := range s.ops {
 			op := &s.ops[i]
 			s.app.Add(op.Method, prefix+pattern(op.Path), func(c *fiber.Ctx) error {
-				s.exchange(c).serve(op, func(name string) string {
+				s.exchange(c).serve(op, prefix, func(name string) string {
 					if lastSegment(op.Path) == "*"+name {
 						name = "+"
 					}
@@ -57,7 +57,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx, route fasthttp.RequestHandler) 
 	if s.isDraining() {
 		rc.SetConnectionClose()
 	}
-	if x.events == nil {
+	if x.events == nil && x.body == nil {
 		x.end()
 	}
 }

@@ -29,6 +29,7 @@ type Config struct {
 	Metrics  func(io.Writer) (ctype string, _ error) // GET /metrics; nil func means no such route
 	Page     []byte                                  // GET /, HTML; nil means no such route
 	Limits   Limits
+	Links    *Links // checks the links of operations with the access Signed; nil refuses them all
 }
 
 // Limits bound what clients can cost. A zero field takes its default.
@@ -73,6 +74,7 @@ var errDraining = api.Overloaded(time.Second, "the server is shutting down")
 type Server struct {
 	ops      []Op
 	auth     Authenticator
+	links    *Links
 	kit      kit.Kit
 	log      *slog.Logger
 	observe  func(Sample)
@@ -101,7 +103,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("rest: Auth and all of Kit are needed")
 	}
 	s := &Server{
-		ops: ops, auth: cfg.Auth, kit: cfg.Kit, log: cfg.Kit.Log, observe: cfg.Observe, mapError: cfg.MapError,
+		ops: ops, auth: cfg.Auth, links: cfg.Links, kit: cfg.Kit, log: cfg.Kit.Log, observe: cfg.Observe, mapError: cfg.MapError,
 		limits: cfg.Limits.withDefaults(), draining: make(chan struct{}),
 		conns: map[*conn]struct{}{}, streams: map[*Events]struct{}{},
 	}

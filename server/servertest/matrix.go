@@ -53,7 +53,8 @@ func (m *Matrix) badCredentials() map[string]struct{ header, code string } {
 // caller. Bad credentials get 401 before anything else is looked at; a caller
 // gets 403 exactly where the operation's Access says so; a key of another
 // project never reaches a thing of this one. Requests name things that do not
-// exist and carry an empty object, so nothing is changed.
+// exist and carry an empty object, so nothing is changed. An operation for signed
+// links refuses everyone who comes without one, whatever key they have.
 func CheckAuthMatrix(t *testing.T, m Matrix) {
 	t.Helper()
 	if len(m.Ops) == 0 {
@@ -92,6 +93,9 @@ func (m *Matrix) check(ctx context.Context, op rest.Op, base string, keys []stri
 		return got, err
 	}
 	missing, _ := m.path(op, false)
+	if op.Access.ByLink() {
+		return problems, m.checkLink(op, try, keys, complain)
+	}
 	for name, bad := range m.badCredentials() {
 		got, err := try(missing, bad.header, "{not JSON")
 		if err != nil {
@@ -126,6 +130,28 @@ func (m *Matrix) check(ctx context.Context, op rest.Op, base string, keys []stri
 	return problems, nil
 }
 
+// checkLink tries an operation for signed links without one, and with links
+// that the server has not made or that are over.
+func (m *Matrix) checkLink(op rest.Op, try func(path, authorization, body string) (outcome, error), keys []string, complain func(string, ...any)) error {
+	path, _ := m.path(op, true)
+	headers := []string{"", "Bearer " + m.Foreign}
+	for _, k := range keys {
+		headers = append(headers, "Bearer "+k)
+	}
+	for _, query := range []string{"", "?expires=99999999999", "?expires=99999999999&signature=AAAA", "?expires=1&signature=AAAA", "?signature=AAAA"} {
+		for _, h := range headers {
+			got, err := try(path+query, h, "{}")
+			if err != nil {
+				return err
+			}
+			if got.status != http.StatusUnauthorized || got.code != "invalid_signature" {
+				complain("%s with authorization %q: got %d %s, want 401 invalid_signature", path+query, h, got.status, got.code)
+			}
+		}
+	}
+	return nil
+}
+
 // path fills the operation's parameters. all reports whether there are any and
 // each names a thing that exists.
 func (m *Matrix) path(op rest.Op, existing bool) (path string, all bool) {
@@ -133,7 +159,9 @@ func (m *Matrix) path(op rest.Op, existing bool) (path string, all bool) {
 	for _, p := range op.Params() {
 		id := "does-not-exist"
 		if existing {
-			if id = m.Existing(op, p); id == "" {
+			if found := m.Existing(op, p); found != "" {
+				id = found
+			} else {
 				all = false
 			}
 		}
