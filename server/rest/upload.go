@@ -146,13 +146,36 @@ func (b *Body) all(limit int64) ([]byte, error) {
 }
 
 // Parts reads a multipart/form-data body part by part, in the order in which
-// they come.
+// they come. NextPart returns io.EOF only after the last part of a whole body;
+// give its other errors, and those of reading a part, to PartError.
 func (b *Body) Parts() (*multipart.Reader, error) {
 	boundary := b.params["boundary"]
 	if b.Type != "multipart/form-data" || boundary == "" || len(boundary) > 70 {
 		return nil, unsupportedMedia("content-type must be multipart/form-data with a boundary")
 	}
-	return multipart.NewReader(b, boundary), nil
+	return multipart.NewReader(&wholeParts{b: b}, boundary), nil
+}
+
+// wholeParts makes a multipart body that ends early an error everywhere; the
+// reader of parts takes an end inside a part's head for the end of all.
+type wholeParts struct {
+	b     *Body
+	added bool // the line end that may be missing after the last boundary
+}
+
+func (w *wholeParts) Read(p []byte) (int, error) {
+	n, err := w.b.Read(p)
+	if n > 0 && err == io.EOF {
+		return n, nil
+	}
+	if err != io.EOF {
+		return n, err
+	}
+	if !w.added && len(p) >= 2 {
+		w.added = true
+		return copy(p, "\r\n"), nil
+	}
+	return 0, io.ErrUnexpectedEOF
 }
 
 // PartError turns an error of reading parts into what the client is told.
