@@ -187,6 +187,7 @@ func TestOpenNamesWhatIsNotSupported(t *testing.T) {
 		{withConfig(obj{"rope_scaling": obj{"rope_type": "yarn", "factor": 4}}), `rotary scaling "yarn"`},
 		{withConfig(obj{"rope_scaling": obj{"type": "longrope"}}), `rotary scaling "longrope"`},
 		{withConfig(obj{"partial_rotary_factor": 0.5}), "partial rotary"},
+		{withConfig(obj{"rope_interleaved": true}), "interleaved pairs"},
 		{withConfig(obj{"quantization_config": obj{"quant_method": "gptq"}}), `quantised checkpoint "gptq"`},
 		{withConfig(obj{"layer_types": []string{"full_attention", "conv"}}), `layer type "conv"`},
 		{withConfig(obj{"architectures": []string{"Qwen2ForCausalLM"}, "sliding_window": 16, "use_sliding_window": true, "max_window_layers": 1}), "sliding-window attention"},

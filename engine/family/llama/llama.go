@@ -19,6 +19,9 @@ func Open(fsys fs.FS, c *decoder.Config) (*decoder.Model, error) {
 	d.QKVBias = c.BoolOr("attention_bias", false)
 	d.OutputBias = d.QKVBias
 	d.MLPBias = c.BoolOr("mlp_bias", false)
+	if c.BoolOr("rope_interleaved", false) {
+		c.Refuse("rotary embedding of interleaved pairs", "")
+	}
 	decoder.RefuseLayers(c)
 	if c.Err() != nil {
 		return nil, c.Err()
