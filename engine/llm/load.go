@@ -27,6 +27,7 @@ type Options struct {
 	Name         string // for ModelInfo
 	Dir          string // model directory in Hugging Face layout
 	Quantization Quantization
+	BlockSize    int    // values per scale of int8 and int4, 0 = 32
 	CacheDir     string // derived files of this very content; created when missing
 	Threads      int    // 0 = physical cores
 	Context      int    // tokens served, 0 = what Capacity says
@@ -46,6 +47,7 @@ type Model struct {
 	bosText    string
 	eosText    string
 	vocabulary int
+	longest    int // bytes of the longest token
 	now        func() time.Time
 
 	batch   *batch
@@ -123,6 +125,10 @@ func (m *Model) readText(fsys fs.FS, d family.Decoder) error {
 	}
 	m.defaults = defaults(gen)
 	m.vocabulary = min(m.tokenizer.Size(), d.Vocabulary)
+	m.longest = 1
+	for id := range m.vocabulary {
+		m.longest = max(m.longest, len(m.tokenizer.Bytes(int32(id))))
+	}
 	m.eos = d.EOS
 	if id, ok := m.tokenizer.EOS(); ok {
 		m.eos = append(m.eos[:len(m.eos):len(m.eos)], id)

@@ -18,6 +18,9 @@ import (
 // tokenizer adds what the model expects, and special tokens are recognised.
 func (m *Model) encode(spec *engine.GenerateRequest) ([]int32, string, error) {
 	if spec.Messages == nil {
+		if err := m.hopeless("prompt", len(spec.Prompt)); err != nil {
+			return nil, "", err
+		}
 		return m.tokenizer.Encode(spec.Prompt, token.EncodeOptions{AddSpecial: true, ParseSpecial: true}), spec.Prompt, nil
 	}
 	if m.template == nil {
@@ -26,6 +29,13 @@ func (m *Model) encode(spec *engine.GenerateRequest) ([]int32, string, error) {
 	}
 	rendered, err := m.render(spec.Messages, spec.TemplateKwargs)
 	if err != nil {
+		return nil, "", err
+	}
+	size := 0
+	for _, s := range rendered.Segments {
+		size += len(s.Text)
+	}
+	if err := m.hopeless("messages", size); err != nil {
 		return nil, "", err
 	}
 	segments := make([]token.Segment, len(rendered.Segments))
@@ -55,6 +65,21 @@ func (m *Model) answerStream(r *request) *token.Stream {
 // maxPrimers is how many tokens of a prompt are tried: the first are often
 // special ones, which have no text.
 const maxPrimers = 16
+
+// encodable is how much text is encoded in any case to count its tokens.
+const encodable = 1 << 20
+
+// hopeless refuses a text that cannot fit the context even if the model's
+// longest token filled it twice (a tokenizer may drop some characters). Encoding
+// megabytes takes seconds, and the answer would be the same.
+func (m *Model) hopeless(param string, size int) error {
+	if size <= encodable || size/2 <= m.longest*m.info.ContextLength {
+		return nil
+	}
+	return &engine.RequestError{Param: param, Code: engine.CodeContextLength,
+		Message: fmt.Sprintf("the prompt has %d bytes, more than %d tokens, but the model's context is %d tokens",
+			size, size/2/m.longest, m.info.ContextLength)}
+}
 
 func (m *Model) render(messages []json.RawMessage, kwargs map[string]json.RawMessage) (prompt.Rendered, error) {
 	in := prompt.Input{AddGenerationPrompt: true, Kwargs: kwargs, BOS: m.bosText, EOS: m.eosText, Now: m.now()}
