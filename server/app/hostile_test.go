@@ -95,7 +95,7 @@ func badRequests() []badRequest {
 		{name: "cut JSON", body: `{"model":"a"`, want: invalid("", "not valid JSON at byte 12")},
 		{name: "two values", body: chat("") + `{}`, want: invalid("", "not valid JSON at byte")},
 		{name: "depth of 10^5 in a field", body: chat(`,"chat_template_kwargs":{"a":` + nested + strings.Repeat("]", 100_000) + `}`), want: invalid("", "not valid JSON at byte")},
-		{name: "depth of 10^5", body: nested, want: invalid("", "not valid JSON at byte")},
+		{name: "depth of 10^5", body: nested, want: invalid("", "must be an object, got an array")},
 		{name: "invalid UTF-8", body: said("[{\"role\":\"user\",\"content\":\"a\xff\xfeb\"}]"), want: invalid("messages.0.content", "invalid UTF-8")},
 		{name: "invalid UTF-8 in a name", body: chat(",\"a\xff\":1"), want: invalid("", "invalid UTF-8")},
 		{name: "a lone surrogate", body: said(`[{"role":"user","content":"\ud800"}]`), want: invalid("messages.0.content", "invalid surrogate pair")},
