@@ -49,6 +49,7 @@ type App struct {
 	identity  *identity.Service
 	models    *models.Service
 	host      *host.Host
+	plans     plans           // what the workers of models will need
 	gpus      *nvml.Inventory // nil without a driver
 	library   string
 	noLibrary error // why library is ""

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync"
 
 	"athanor/engine"
 	"athanor/engine/host"
@@ -49,7 +50,7 @@ func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := llm.Inspect(dir, a.cfg.KVMemory)
+	plan, err := a.plans.of(m.Revision, func() (llm.Description, error) { return llm.Inspect(dir, a.cfg.KVMemory) })
 	if err != nil {
 		return nil, fmt.Errorf("inspect the files: %w", err)
 	}
@@ -62,6 +63,36 @@ func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error)
 		},
 		MemoryLimit: a.cfg.Memory,
 	})
+}
+
+// plans remembers what the files of each revision say: to read a large
+// tokenizer takes longer than a second, and every request asks. The zero value
+// is ready. It has an entry for each model that was ever asked for.
+type plans struct {
+	mu sync.Mutex // guards the fields below
+	by map[string]llm.Description
+}
+
+// of gives the description of a revision; what inspect finds is kept unless it
+// fails. Callers that come at the same time inspect at the same time.
+func (p *plans) of(revision string, inspect func() (llm.Description, error)) (llm.Description, error) {
+	p.mu.Lock()
+	d, ok := p.by[revision]
+	p.mu.Unlock()
+	if ok {
+		return d, nil
+	}
+	d, err := inspect()
+	if err != nil {
+		return d, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by == nil {
+		p.by = map[string]llm.Description{}
+	}
+	p.by[revision] = d
+	return d, nil
 }
 
 // weightBytes estimates the memory of the weights as they are served: block
