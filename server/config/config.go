@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,11 +24,11 @@ type Config struct {
 	KVMemory    int64    `toml:"kv-memory"`   // bytes of key/value cache per model, 0 = default
 	Memory      int64    `toml:"memory"`      // bytes that one worker may use, 0 = no limit
 	KeepAlive   Duration `toml:"keep-alive"`  // an idle model stays loaded so long, 0 = always
-	Drain       Duration `toml:"drain"`       // how long a shutdown waits for running answers
+	Drain       Duration `toml:"drain"`       // how long a shutdown waits for running requests; streams end at once
 	S3          S3       `toml:"s3"`
 }
 
-// S3 configures the object store; an empty Endpoint means a local directory.
+// S3 configures the object store; the zero value means a local directory.
 type S3 struct {
 	Endpoint  string `toml:"endpoint"` // host:port
 	Bucket    string `toml:"bucket"`
@@ -61,8 +62,8 @@ func (c Config) Validate() error {
 	if c.Data == "" {
 		return errors.New("data: a data directory is required")
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return fmt.Errorf("listen: %q is not host:port", c.Listen)
+	if err := validateListen(c.Listen); err != nil {
+		return err
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return errors.New("tls-cert and tls-key: give both or neither")
@@ -79,8 +80,30 @@ func (c Config) Validate() error {
 	if c.KVMemory < 0 || c.Memory < 0 || c.KeepAlive < 0 || c.Drain < 0 {
 		return errors.New("kv-memory, memory, keep-alive and drain must not be negative")
 	}
-	if c.S3.Endpoint != "" && (c.S3.Bucket == "" || c.S3.AccessKey == "" || c.S3.SecretKey == "") {
-		return errors.New("s3: endpoint needs bucket, access-key and secret-key")
+	return c.S3.validate()
+}
+
+// validateListen looks a port up as the listener will, before anything is made
+// on disk.
+func validateListen(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("listen: %q is not host:port", address)
+	}
+	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
+		return fmt.Errorf("listen: %q is not a port between 0 and 65535", port)
+	}
+	return nil
+}
+
+// validate refuses half a configuration: artifacts must not lie in a local
+// directory because one line is missing.
+func (s S3) validate() error {
+	if s == (S3{}) {
+		return nil
+	}
+	if s.Endpoint == "" || s.Bucket == "" || s.AccessKey == "" || s.SecretKey == "" {
+		return errors.New("s3: endpoint, bucket, access-key and secret-key are needed together")
 	}
 	return nil
 }
@@ -107,9 +130,6 @@ func (c Config) Cache() string { return filepath.Join(c.Data, "cache") }
 
 // Run holds sockets.
 func (c Config) Run() string { return filepath.Join(c.Data, "run") }
-
-// Logs holds the logs of workers.
-func (c Config) Logs() string { return filepath.Join(c.Data, "logs") }
 
 // AdminSocket is where the command line speaks to a running server.
 func (c Config) AdminSocket() string { return filepath.Join(c.Run(), "admin.sock") }

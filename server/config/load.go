@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -112,8 +111,8 @@ func flag(p *bool) func(string) error {
 
 // EnsureData makes the data directory, closed to other users.
 func (c Config) EnsureData() error {
-	for _, dir := range []string{c.Data, c.Objects(), c.Cache(), c.Run(), c.Logs()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	for _, dir := range []string{c.Data, c.Objects(), c.Cache(), c.Run()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("data directory: %w", err)
 		}
 	}

@@ -59,7 +59,11 @@ func TestValidate(t *testing.T) {
 		{"listen", func(c *Config) { c.Listen = "8080" }, "listen"},
 		{"half of TLS", func(c *Config) { c.TLSCert = "x" }, "tls-key"},
 		{"level", func(c *Config) { c.LogLevel = "loud" }, "log-level"},
-		{"s3", func(c *Config) { c.S3.Endpoint = "h:1" }, "s3"},
+		{"port", func(c *Config) { c.Listen = "127.0.0.1:99999" }, "99999"},
+		{"any free port", func(c *Config) { c.Listen = "127.0.0.1:0" }, ""},
+		{"half of s3", func(c *Config) { c.S3.Endpoint = "h:1" }, "s3"},
+		{"s3 without its endpoint", func(c *Config) { c.S3 = S3{Bucket: "b", AccessKey: "a", SecretKey: "s"} }, "s3"},
+		{"s3", func(c *Config) { c.S3 = S3{Endpoint: "h:1", Bucket: "b", AccessKey: "a", SecretKey: "s"} }, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
