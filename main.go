@@ -16,6 +16,7 @@ var version = "unknown"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := cli.Execute(ctx, version, os.Args[1:])
 	stop()
 	os.Exit(code)

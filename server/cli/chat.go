@@ -45,24 +45,75 @@ type conversation struct {
 	messages []chatMessage
 }
 
-// loop answers each line of in until its end; an empty line starts anew.
+// loop answers each line of in until its end or the end of ctx; an empty line
+// starts anew. On a terminal it asks for each line.
 func (t *conversation) loop(ctx context.Context, in io.Reader) error {
-	fmt.Fprintf(t.out, "Speaking to %s. An empty line starts a new conversation; Ctrl-D ends.\n> ", t.model)
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		text := strings.TrimSpace(lines.Text())
-		if text == "" {
-			t.messages = nil
-		} else if err := t.say(ctx, text); err != nil {
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			fmt.Fprintln(t.out, "error:", err)
-		}
-		fmt.Fprint(t.out, "> ")
+	ask := func() {}
+	if terminal(in) {
+		fmt.Fprintf(t.out, "Speaking to %s. An empty line starts a new conversation; Ctrl-D ends.\n", t.model)
+		ask = func() { fmt.Fprint(t.out, "> ") }
+		defer fmt.Fprintln(t.out)
 	}
-	fmt.Fprintln(t.out)
-	return lines.Err()
+	lines := readLines(ctx, in)
+	for {
+		ask()
+		select {
+		case <-ctx.Done():
+			return nil
+		case l, more := <-lines:
+			switch text := strings.TrimSpace(l.text); {
+			case !more || l.err != nil:
+				return l.err
+			case text == "":
+				t.messages = nil
+			default:
+				if err := t.say(ctx, text); err != nil && ctx.Err() == nil {
+					fmt.Fprintln(t.out, "error:", err)
+				}
+			}
+		}
+	}
+}
+
+// maxLine bounds one line of a conversation, in bytes.
+const maxLine = 1 << 20
+
+type line struct {
+	text string
+	err  error
+}
+
+// readLines hands out the lines of in and closes the channel at its end. It
+// stays behind when ctx ends during a read: a terminal's read cannot be
+// interrupted, and Ctrl-C must not have to wait for the next line.
+func readLines(ctx context.Context, in io.Reader) <-chan line {
+	out := make(chan line)
+	send := func(l line) bool {
+		select {
+		case out <- l:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	go func() {
+		defer close(out)
+		lines := bufio.NewScanner(in)
+		lines.Buffer(nil, maxLine)
+		for lines.Scan() {
+			if !send(line{text: lines.Text()}) {
+				return
+			}
+		}
+		err := lines.Err()
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("a line has more than %d bytes", maxLine)
+		}
+		if err != nil {
+			send(line{err: fmt.Errorf("read the question: %w", err)})
+		}
+	}()
+	return out
 }
 
 // say sends one message and prints the answer as it comes.
@@ -81,7 +132,9 @@ func (t *conversation) say(ctx context.Context, text string) error {
 		}
 		return nil
 	})
-	fmt.Fprintln(t.out)
+	if answer.Len() > 0 || err == nil {
+		fmt.Fprintln(t.out)
+	}
 	if err == nil {
 		t.messages = append(messages, chatMessage{"assistant", answer.String()})
 	}

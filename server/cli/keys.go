@@ -7,7 +7,6 @@ import (
 )
 
 func keysCommand(f *flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "keys", Short: "Manage API keys"}
 	var name, expires string
 	create := &cobra.Command{
 		Use: "create", Short: "Create an API key; it is printed alone on the last line", Args: cobra.NoArgs,
@@ -31,6 +30,5 @@ func keysCommand(f *flags) *cobra.Command {
 	if err := create.MarkFlagRequired("name"); err != nil {
 		panic(err) // the flag is defined two lines above
 	}
-	cmd.AddCommand(create)
-	return cmd
+	return group("keys", "Manage API keys", create)
 }

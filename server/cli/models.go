@@ -12,9 +12,7 @@ import (
 )
 
 func modelsCommand(f *flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "models", Short: "Import and list models"}
-	cmd.AddCommand(importCommand(f), listCommand(f))
-	return cmd
+	return group("models", "Import and list models", importCommand(f), listCommand(f))
 }
 
 func importCommand(f *flags) *cobra.Command {

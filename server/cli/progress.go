@@ -19,12 +19,17 @@ type progress struct {
 }
 
 func newProgress(out io.Writer) *progress {
-	f, ok := out.(*os.File)
+	return &progress{out: out, terminal: terminal(out)}
+}
+
+// terminal reports whether a person sits at the other end of a standard stream.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
-		return &progress{out: out}
+		return false
 	}
 	info, err := f.Stat()
-	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // show reports that phase has done a part of total; a total of 0 is unknown.

@@ -12,21 +12,38 @@ import (
 
 // Execute runs the command line and returns the exit code.
 func Execute(ctx context.Context, version string, args []string) int {
-	root := &cobra.Command{
-		Use:           "athanor",
-		Short:         "A complete model platform in one binary",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	f := &flags{}
-	f.register(root)
-	root.AddCommand(serveCommand(f, version), workerCommand(), keysCommand(f), modelsCommand(f), chatCommand(f), doctorCommand(f, version), versionCommand(version))
+	root := rootCommand(version)
 	root.SetArgs(args)
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "athanor:", err)
 		return 1
 	}
 	return 0
+}
+
+func rootCommand(version string) *cobra.Command {
+	f := &flags{}
+	root := group("athanor", "A complete model platform in one binary",
+		serveCommand(f), workerCommand(), keysCommand(f), modelsCommand(f), chatCommand(f), doctorCommand(f, version), versionCommand(version))
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.Version = version
+	root.SetVersionTemplate("athanor {{.Version}}\n")
+	f.register(root)
+	return root
+}
+
+// group is a command that only holds others and shows them when it is called
+// alone. An unknown one is an error; cobra itself would show the help and
+// succeed.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		return fmt.Errorf("unknown command %q; %s --help lists the commands", args[0], cmd.CommandPath())
+	}}
+	cmd.AddCommand(commands...)
+	return cmd
 }
 
 func versionCommand(version string) *cobra.Command {
@@ -70,6 +87,7 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	override(given, "tls-cert", &c.TLSCert, f.values.TLSCert)
 	override(given, "tls-key", &c.TLSKey, f.values.TLSKey)
 	override(given, "keep-alive", &c.KeepAlive, f.values.KeepAlive)
+	override(given, "drain", &c.Drain, f.values.Drain)
 	override(given, "memory", &c.Memory, f.values.Memory)
 	return c, c.Validate()
 }

@@ -12,7 +12,7 @@ import (
 	"athanor/server/config"
 )
 
-func serveCommand(f *flags, version string) *cobra.Command {
+func serveCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the server", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -20,7 +20,7 @@ func serveCommand(f *flags, version string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a, err := app.Open(cmd.Context(), c, app.Options{Version: version, Log: newLogger(c, cmd.ErrOrStderr())})
+			a, err := app.Open(cmd.Context(), c, app.Options{Log: newLogger(c, cmd.ErrOrStderr())})
 			if err != nil {
 				return err
 			}
@@ -37,6 +37,7 @@ func serveCommand(f *flags, version string) *cobra.Command {
 	p.StringVar(&f.values.TLSCert, "tls-cert", "", "TLS certificate (PEM), read again when it changes")
 	p.StringVar(&f.values.TLSKey, "tls-key", "", "TLS key (PEM)")
 	p.DurationVar((*time.Duration)(&f.values.KeepAlive), "keep-alive", time.Duration(d.KeepAlive), "how long an idle model stays loaded, 0 = always")
+	p.DurationVar((*time.Duration)(&f.values.Drain), "drain", time.Duration(d.Drain), "how long a shutdown waits for running requests")
 	p.Int64Var(&f.values.Memory, "memory", 0, "bytes that one worker may use, 0 = no limit")
 	return cmd
 }
