@@ -12,6 +12,9 @@ const (
 	ByName         = "name"
 	ByCreated      = "created"
 	ByEndpoint     = "endpoint"
+	ByDue          = "due"
+	ByRunning      = "running"
+	BySubject      = "subject"
 )
 
 // The tables of the appliance. The comment of an index is its key; keys that end
@@ -65,11 +68,40 @@ var (
 		// time
 		index(ByCreated, func(m *resource.Model) []byte { return Key(TimeKey(m.CreatedAt)) }),
 	)
+
+	// Files by FileID.
+	Files = NewTable("files",
+		// project, time
+		index(ByProject, func(f *resource.File) []byte { return Key(string(f.ProjectID), TimeKey(f.CreatedAt)) }),
+	)
+
+	// Uploads by UploadID.
+	Uploads = NewTable[resource.Upload]("uploads")
+
+	// Jobs by JobID: the queue.
+	Jobs = NewTable("jobs",
+		// kind, time: those that wait
+		index(ByDue, func(j *resource.Job) []byte {
+			if j.Status != resource.JobQueued {
+				return nil
+			}
+			return Key(j.Kind, TimeKey(j.DueAt))
+		}),
+		// kind: those that somebody works on
+		index(ByRunning, func(j *resource.Job) []byte {
+			if j.Status != resource.JobRunning {
+				return nil
+			}
+			return Key(j.Kind)
+		}),
+		// subject, kind
+		index(BySubject, func(j *resource.Job) []byte { return Key(j.Subject, j.Kind) }),
+	)
 )
 
 // builtin lists the tables above for Check.
 func builtin() []Checked {
-	return []Checked{Organizations, Projects, Users, Memberships, Keys, Models}
+	return []Checked{Organizations, Projects, Users, Memberships, Keys, Models, Files, Uploads, Jobs}
 }
 
 // index describes an index of one key per record.

@@ -23,10 +23,13 @@ var allowed = []struct {
 	{"server/kit", nil},
 	{"server/config", nil},
 	{"server/rest", []string{"server/api", "server/kit"}},
-	{"server/cli", []string{"server/app", "server/config", "server/api"}},
+	{"server/jobs", []string{"server/kit", "store", "store/resource"}},
+	{"server/files/dataset", nil},
+	{"server/cli", []string{"server/app", "server/config", "server/api", "server/files/dataset"}},
 	{"server/app", []string{"server/...", "store/...", "engine", "engine/demo", "engine/host", "engine/ort", "engine/worker", "engine/llm", "gpu/...", "web"}},
 	{"server/servertest", []string{"server/...", "store/...", "engine", "engine/enginetest"}},
-	{"server/*", []string{"server/api", "server/rest", "server/kit", "store", "store/resource", "store/object", "engine"}}, // a slice
+	{"server/files", []string{"server/files/dataset", "server/jobs", "server/api", "server/rest", "server/kit", "store", "store/resource", "store/object"}},
+	{"server/*", []string{"server/jobs", "server/api", "server/rest", "server/kit", "store", "store/resource", "store/object", "engine"}}, // a slice
 	{"store/resource", nil},
 	{"store/object", nil},
 	{"store/object/objecttest", []string{"store/object"}},

@@ -12,6 +12,12 @@
 //   - A user is a person of the organisation; a membership puts one in a project.
 //   - An API key acts in one project, with a role there and one in the organisation.
 //   - A model is imported weights with everything needed to serve them.
+//   - A file is bytes that a user uploaded, with what is known of them; an upload
+//     is one that comes in parts.
+//   - A job is an entry of the durable queue.
+//
+// States and what may follow them are tables beside the records; testdata/states.md
+// draws them.
 //
 // # Invariants
 //

@@ -7,5 +7,8 @@ type (
 	UserID         string // of a User
 	KeyID          string // of an APIKey; never the secret
 	ModelID        string // of a Model, "model-..."
+	FileID         string // of a File, "file-..."
+	UploadID       string // of an Upload, "upload-..."
+	JobID          string // of a Job, "job-..."
 	EndpointID     string // of the endpoint that serves a model, "endpoint-<uuid>"
 )
