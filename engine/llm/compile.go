@@ -36,21 +36,17 @@ func compile(ctx context.Context, rt compute.Runtime, fam family.Family, capacit
 	}
 	key := cacheKey(opt, capacity)
 	dir := filepath.Join(opt.CacheDir, key)
-	if _, err := os.Stat(filepath.Join(dir, graphFile)); err != nil {
+	model, err := cached(ctx, dir, func() error {
 		if err := build(ctx, fam, archive, dir, capacity, opt); err != nil {
-			return nil, 0, fmt.Errorf("convert the model to %s: %w", opt.Quantization, err)
+			return fmt.Errorf("convert the model to %s: %w", opt.Quantization, err)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
-	}
-	data, err := os.ReadFile(filepath.Join(dir, graphFile))
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the compiled graph: %w", err)
-	}
-	model, err := onnx.Decode(data)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the compiled graph: %w", err)
 	}
 	options := compute.Options{Threads: opt.Threads, Dir: dir}
 	if opt.Quantization != family.None {
@@ -66,15 +62,17 @@ func compile(ctx context.Context, rt compute.Runtime, fam family.Family, capacit
 
 // cacheKey names what a compiled graph depends on beside the model's content.
 func cacheKey(opt Options, capacity int) string {
-	return fmt.Sprintf("v%s-%s-%d", graphFormat, opt.Quantization, capacity)
+	format := string(opt.Quantization)
+	if opt.BlockSize != 0 {
+		format += fmt.Sprintf(".%d", opt.BlockSize)
+	}
+	return fmt.Sprintf("v%s-%s-%d", graphFormat, format, capacity)
 }
 
-// build writes graph and weights into a temporary directory and renames it.
+// build writes graph and weights into a temporary directory and renames it. The
+// caller holds the lock of the cache.
 func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir string, capacity int, opt Options) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".building-")
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), building)
 	if err != nil {
 		return err
 	}
@@ -83,7 +81,9 @@ func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir
 	if err != nil {
 		return err
 	}
-	model, err := fam.Graph(archive, family.GraphOptions{Quantization: opt.Quantization, KVCapacity: capacity, Progress: opt.Progress}, w)
+	model, err := fam.Graph(archive, family.GraphOptions{
+		Quantization: opt.Quantization, BlockSize: opt.BlockSize, KVCapacity: capacity, Progress: opt.Progress,
+	}, w)
 	if err != nil {
 		w.Close()
 		return err
@@ -95,7 +95,7 @@ func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tmp, graphFile), data, 0o644); err != nil {
+	if err := writeSynced(filepath.Join(tmp, graphFile), data); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
