@@ -113,9 +113,13 @@ var built struct {
 
 func builtIn() string { return built.dir }
 
-// binary builds the program on its first call and returns its path.
+// binary builds the program on its first call and returns its path. Short runs,
+// such as those with the race detector, which is not in it, leave it out.
 func binary(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("the real binary is left out of short runs")
+	}
 	built.once.Do(func() {
 		if built.dir, built.err = os.MkdirTemp("", "athanor-bin-"); built.err != nil {
 			return
