@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net"
 	"net/http"
@@ -49,26 +48,13 @@ func TestLogHasNoSecrets(t *testing.T) {
 	if code := p.stop(t); code != 0 {
 		t.Errorf("exit status %d", code)
 	}
-	logs := map[string]string{"the server": p.log.String()}
-	err := filepath.WalkDir(filepath.Join(p.Data, "logs"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		logs[path] = string(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range logs {
-		for what, secret := range map[string]string{"the first key": p.Key, "a key": key, "a prompt": marker, "an answer": content, "part of a key": key[8:24]} {
-			if strings.Contains(text, secret) {
-				t.Errorf("the log of %s has %s", name, what)
-			}
+	log := p.log.String() // with what the worker wrote
+	for what, secret := range map[string]string{"the first key": p.Key, "a key": key, "a prompt": marker, "an answer": content, "part of a key": key[8:24]} {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log has %s", what)
 		}
 	}
-	if n := strings.Count(logs["the server"], "msg=request"); n < 7 {
+	if n := strings.Count(log, "msg=request"); n < 7 {
 		t.Errorf("the log has %d requests, want all of them", n)
 	}
 }

@@ -37,7 +37,7 @@ func serveCommand(f *flags) *cobra.Command {
 	p.StringVar(&f.values.TLSCert, "tls-cert", "", "TLS certificate (PEM), read again when it changes")
 	p.StringVar(&f.values.TLSKey, "tls-key", "", "TLS key (PEM)")
 	p.DurationVar((*time.Duration)(&f.values.KeepAlive), "keep-alive", time.Duration(d.KeepAlive), "how long an idle model stays loaded, 0 = always")
-	p.DurationVar((*time.Duration)(&f.values.Drain), "drain", time.Duration(d.Drain), "how long a shutdown waits for running requests")
+	p.DurationVar((*time.Duration)(&f.values.Drain), "drain", time.Duration(d.Drain), "how long a shutdown may wait for running requests")
 	p.Int64Var(&f.values.Memory, "memory", 0, "bytes that one worker may use, 0 = no limit")
 	return cmd
 }

@@ -24,7 +24,7 @@ type Config struct {
 	KVMemory    int64    `toml:"kv-memory"`   // bytes of key/value cache per model, 0 = default
 	Memory      int64    `toml:"memory"`      // bytes that one worker may use, 0 = no limit
 	KeepAlive   Duration `toml:"keep-alive"`  // an idle model stays loaded so long, 0 = always
-	Drain       Duration `toml:"drain"`       // how long a shutdown waits for running requests; streams end at once
+	Drain       Duration `toml:"drain"`       // how long a shutdown may wait for running requests
 	S3          S3       `toml:"s3"`
 }
 
