@@ -112,7 +112,7 @@ func (p *GenerationParams) validateSampling() error {
 		return Invalid("top_k", "top_k must be -1 or 0 (off), or at least 1, got %d", *p.TopK)
 	}
 	for id, bias := range p.LogitBias {
-		if n, err := strconv.ParseInt(id, 10, 32); err != nil || n < 0 {
+		if n, err := strconv.ParseInt(id, 10, 32); err != nil || n < 0 || strconv.FormatInt(n, 10) != id { // "05" and "5" would be one token
 			return Invalid("logit_bias", "logit_bias keys are token ids, got %q", id)
 		}
 		if !(bias >= -100 && bias <= 100) {
@@ -148,6 +148,9 @@ type Logprobs struct {
 	Off    bool // false was given
 	OpenAI bool // a boolean was given
 }
+
+// Wanted reports whether log-probabilities were asked for; l may be nil.
+func (l *Logprobs) Wanted() bool { return l != nil && !l.Off }
 
 // UnmarshalJSON accepts an integer or a boolean.
 func (l *Logprobs) UnmarshalJSON(data []byte) error {

@@ -38,6 +38,7 @@ func TestRefusals(t *testing.T) {
 		{"frequency_penalty", chat(`,"frequency_penalty":3`), "frequency_penalty"},
 		{"empty stop", chat(`,"stop":["a",""]`), "stop.1"},
 		{"logit_bias key", chat(`,"logit_bias":{"word":1}`), "logit_bias"},
+		{"logit_bias twice", chat(`,"logit_bias":{"5":1,"05":2}`), "logit_bias"},
 		{"logit_bias value", chat(`,"logit_bias":{"5":101}`), "logit_bias.5"},
 		{"logprobs", chat(`,"logprobs":21`), "logprobs"},
 		{"top_logprobs alone", chat(`,"top_logprobs":2`), "top_logprobs"},

@@ -51,7 +51,7 @@ func (s *chatStream) add(ev *engine.Event) error {
 	case ev.Usage != nil:
 		return s.end(usage(ev.Usage))
 	}
-	if ev.Finish == "" && ev.Text == "" && s.request.Logprobs == nil {
+	if ev.Finish == "" && ev.Text == "" && !s.request.Logprobs.Wanted() {
 		return nil // held-back bytes only
 	}
 	chunk := s.chunk(api.ChunkChoice{
@@ -73,7 +73,7 @@ func (s *chatStream) add(ev *engine.Event) error {
 func (s *chatStream) logprobs(tokens []engine.Token) any {
 	l := s.request.Logprobs
 	switch {
-	case l == nil || l.Off || len(tokens) == 0:
+	case !l.Wanted() || len(tokens) == 0:
 		return nil
 	case l.OpenAI:
 		return block(tokens)

@@ -55,7 +55,7 @@ func (s *completionStream) add(ev *engine.Event) error {
 	case ev.Usage != nil:
 		return s.end(usage(ev.Usage))
 	}
-	if ev.Finish == "" && ev.Text == "" && s.request.Logprobs == nil {
+	if ev.Finish == "" && ev.Text == "" && !s.asked {
 		return nil
 	}
 	chunk := s.chunk(ev)

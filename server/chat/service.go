@@ -67,8 +67,8 @@ func (s *Service) run(ctx context.Context, model string, req *engine.GenerateReq
 	return err
 }
 
-// generation translates the shared parameters. The seed is drawn here when the
-// caller gave none, so that the answer can name it.
+// generation translates the shared parameters. The engine is always given
+// a seed: one is drawn here when the caller gave none.
 func generation(p *api.GenerationParams) *engine.GenerateRequest {
 	req := &engine.GenerateRequest{
 		Stop: p.Stop,
@@ -78,7 +78,7 @@ func generation(p *api.GenerationParams) *engine.GenerateRequest {
 		},
 		MaxTokens: value(p.MaxTokens), N: max(value(p.N), 1), Echo: value(p.Echo),
 	}
-	if p.Logprobs != nil && !p.Logprobs.Off {
+	if p.Logprobs.Wanted() {
 		req.Logprobs = &p.Logprobs.Count
 	}
 	for id, bias := range p.LogitBias {

@@ -47,6 +47,29 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
+// TestChatStreamWithoutLogprobs checks that "logprobs": false is the same as its
+// absence: no chunk for a token that shows nothing, no log-probabilities.
+func TestChatStreamWithoutLogprobs(t *testing.T) {
+	var sent []*api.ChatChunk
+	send := func(v any) error { sent = append(sent, v.(*api.ChatChunk)); return nil }
+	request := &api.ChatRequest{GenerationParams: api.GenerationParams{Logprobs: &api.Logprobs{OpenAI: true, Off: true}}}
+	s := &chatStream{request: request, tail: tail[api.ChatChunk]{send: send}}
+	lp := -0.5
+	for _, ev := range []*engine.Event{
+		{Tokens: []engine.Token{{ID: 1, Logprob: &lp}}},
+		{Text: "a", Tokens: []engine.Token{{ID: 2, Logprob: &lp}}},
+		{Finish: engine.FinishStop},
+		{Usage: &engine.Usage{}},
+	} {
+		if err := s.add(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(sent) != 2 || sent[0].Choices[0].Delta.Content != "a" || sent[0].Choices[0].Logprobs != nil {
+		t.Errorf("got %d chunks, the first %+v", len(sent), sent[0])
+	}
+}
+
 func TestLogprobsBlock(t *testing.T) {
 	lp, low := -0.5, -2.0
 	b := block([]engine.Token{
