@@ -133,6 +133,48 @@ func TestFailedStepEndsOnlyItsRequests(t *testing.T) {
 	}
 }
 
+// TestChoicesShareTheirPrompt counts what is read of a prompt with several
+// choices: while one of them holds a row, the prompt is read once. Each choice
+// is what a request of its own with its seed gets.
+func TestChoicesShareTheirPrompt(t *testing.T) {
+	var read atomic.Int32
+	m := loadGated(t, 3, func(_ context.Context, positions int) error {
+		if positions > 1 {
+			read.Add(int32(positions))
+		}
+		return nil
+	})
+	warm := 1.0
+	req := func(n int, seed uint64) *engine.GenerateRequest {
+		return &engine.GenerateRequest{
+			Prompt: strings.Repeat("Once upon a time there was a cat. ", 5), MaxTokens: 30, N: n, Seed: seed,
+			Sampling: engine.Sampling{Temperature: &warm, LogitBias: endless().Sampling.LogitBias},
+		}
+	}
+	a, err := enginetest.Collect(t.Context(), t, m, req(3, 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(read.Load()) != a.Prompt.Tokens {
+		t.Errorf("%d positions were read for a prompt of %d tokens", read.Load(), a.Prompt.Tokens)
+	}
+	for i, text := range a.Text {
+		if want := say(t, m, req(1, 7+uint64(i))); text != want {
+			t.Errorf("choice %d is %q, alone it is %q", i, text, want)
+		}
+	}
+	if a.Text[0] == a.Text[1] || a.Text[1] == a.Text[2] {
+		t.Errorf("choices do not differ: %q", a.Text)
+	}
+	// More choices than rows: the last ones may have to read again.
+	if a, err = enginetest.Collect(t.Context(), t, m, req(8, 7)); err != nil {
+		t.Fatal(err)
+	}
+	if want := say(t, m, req(1, 14)); a.Text[7] != want {
+		t.Errorf("choice 7 is %q, alone it is %q", a.Text[7], want)
+	}
+}
+
 // TestCancelWhileReading leaves a long prompt in the middle, beside an answer
 // that must not notice.
 func TestCancelWhileReading(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"athanor/engine"
+	"athanor/engine/kv"
 	"athanor/engine/sample"
 	"athanor/engine/sched"
 )
@@ -101,7 +103,7 @@ func (m *Model) prefill(ctx context.Context, step sched.Step) {
 		m.admit()
 	}
 	s, row, ok := m.rows.Prefilling()
-	if !ok {
+	if !ok || step.Admit && m.share(s, row) {
 		return
 	}
 	chunk := s.prompt[s.read : s.read+step.Prefill]
@@ -130,7 +132,26 @@ func (m *Model) prefill(ctx context.Context, step sched.Step) {
 	}
 	s.start()
 	m.rows.Promote()
-	m.next(s, logits[len(logits)-1])
+	last := logits[len(logits)-1]
+	if s.spec.N > 1 && s.first == nil {
+		s.first = slices.Clone(last)
+	}
+	m.next(s, last)
+}
+
+// share gives a further choice what another choice of the request, which still
+// holds a row, has read of their prompt. It reports false when there is none.
+func (m *Model) share(s *sequence, row int) bool {
+	for from, other := range m.rows.Decoding() {
+		if other.request == s.request && s.first != nil {
+			m.batch.move(kv.Move{From: from, To: row}, len(s.prompt))
+			s.read, s.cached = len(s.prompt), len(s.prompt)
+			m.rows.Promote()
+			m.next(s, slices.Clone(s.first))
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Model) admit() {

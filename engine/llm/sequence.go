@@ -22,8 +22,9 @@ type request struct {
 	// The loop owns the fields below.
 	started   bool // the prompt event is out
 	echo      []engine.Token
-	open      int // choices not finished
-	completed int // tokens generated over all choices
+	first     []float32 // logits after the prompt [V], for further choices
+	open      int       // choices not finished
+	completed int       // tokens generated over all choices
 }
 
 // logprobs is the number of alternatives per token, -1 for no log-probabilities.
