@@ -1,4 +1,3 @@
-//go:build openapi
 
 package app_test
 
