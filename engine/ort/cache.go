@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	ortgo "github.com/yalue/onnxruntime_go"
@@ -23,6 +24,7 @@ const (
 	dataSuffix  = ".data"
 	stampSuffix = ".stamp"
 	lockSuffix  = ".lock"
+	tmpSuffix   = ".tmp" // of folders being written
 )
 
 // stamp says what a cache was made from and what it must contain.
@@ -173,7 +175,10 @@ func (s *stamp) write(path string) error {
 // writeCache builds a session that saves itself, in a folder beside path, and
 // moves its files into place. Readers never see a stamp without its files.
 func writeCache(cfg sessionConfig, path string, s stamp) error {
-	tmp, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
+	if err := sweep(path + tmpSuffix); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(path), filepath.Base(path)+tmpSuffix+"*")
 	if err != nil {
 		return err
 	}
@@ -203,6 +208,18 @@ func writeCache(cfg sessionConfig, path string, s stamp) error {
 		}
 	}
 	return s.write(path + stampSuffix)
+}
+
+// sweep removes the folders that killed writers left, whose paths begin with
+// prefix. The caller holds the lock, so nobody works in them.
+func sweep(prefix string) error {
+	entries, err := os.ReadDir(filepath.Dir(prefix))
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), filepath.Base(prefix)) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(filepath.Dir(prefix), e.Name())))
+		}
+	}
+	return err
 }
 
 // remove deletes a file that may not be there.

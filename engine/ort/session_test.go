@@ -113,6 +113,9 @@ func TestCache(t *testing.T) {
 	want := apply(t, rt, computetest.MustCompile(t, rt, m, compute.Options{Dir: dir}), x)
 	cache := filepath.Join(t.TempDir(), "deep", "model.onnx")
 	opt := compute.Options{Dir: dir, Cache: cache, Key: "k1"}
+	if err := os.MkdirAll(filepath.Join(cache+".tmp123", "of a killed writer"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 
 	// use compiles through the cache and says whether it was written (again).
 	use := func(step string) bool {
