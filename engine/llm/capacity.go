@@ -20,7 +20,8 @@ func KVBytesPerToken(d family.Decoder) int64 {
 
 // Capacity divides a budget of bytes into rows and positions: as many rows as
 // fit, up to eight, at the model's own context length; for models with very
-// long contexts the context is halved until one row fits.
+// long contexts the context is halved until two rows fit, though not below 2048
+// tokens. There is always one row, even when it takes more than the budget.
 func Capacity(d family.Decoder, budget int64) (context, slots int) {
 	if budget <= 0 {
 		budget = DefaultKVBudget

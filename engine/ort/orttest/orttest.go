@@ -1,4 +1,3 @@
-// Package orttest opens ONNX Runtime for tests.
 package orttest
 
 import (

@@ -1,0 +1,2 @@
+// Package orttest opens ONNX Runtime for tests.
+package orttest
