@@ -19,7 +19,6 @@ type config struct {
 	Layers        int      `json:"num_hidden_layers"`
 	Heads         int      `json:"num_attention_heads"`
 	KVHeads       int      `json:"num_key_value_heads"`
-	HeadDim       int      `json:"head_dim"`
 	Context       int      `json:"max_position_embeddings"`
 	VocabSize     int      `json:"vocab_size"`
 	EOS           int      `json:"eos_token_id"`
@@ -77,14 +76,14 @@ func TestFiles(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	c := mustConfig(t)
-	if len(c.Architectures) != 1 || c.Architectures[0] != "LlamaForCausalLM" {
+	if len(c.Architectures) != 1 || c.Architectures[0] != "Qwen2ForCausalLM" {
 		t.Errorf("architectures are %v", c.Architectures)
 	}
-	if c.HiddenSize%64 != 0 || c.Intermediate%64 != 0 || c.HeadDim%8 != 0 {
-		t.Errorf("hidden %d, intermediate %d, head %d: want multiples of 64, 64, 8", c.HiddenSize, c.Intermediate, c.HeadDim)
-	}
 	if c.Layers < 1 || c.Heads < 1 || c.KVHeads < 1 || c.Heads%c.KVHeads != 0 {
-		t.Errorf("layers %d, heads %d, kv heads %d", c.Layers, c.Heads, c.KVHeads)
+		t.Fatalf("layers %d, heads %d, kv heads %d", c.Layers, c.Heads, c.KVHeads)
+	}
+	if c.HiddenSize%64 != 0 || c.Intermediate%64 != 0 || c.HiddenSize%(8*c.Heads) != 0 {
+		t.Errorf("hidden %d, intermediate %d: want multiples of 64, and heads of a multiple of 8", c.HiddenSize, c.Intermediate)
 	}
 	if c.Context != 1024 {
 		t.Errorf("context is %d, want 1024", c.Context)
@@ -130,12 +129,15 @@ func TestTokenizer(t *testing.T) {
 
 // wantShapes lists the tensors that the config asks for.
 func wantShapes(c config) map[string][2]int {
-	q, kv := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	q, kv := c.HiddenSize, c.HiddenSize/c.Heads*c.KVHeads
 	want := map[string][2]int{"model.embed_tokens.weight": {c.VocabSize, c.HiddenSize}, "model.norm.weight": {c.HiddenSize}}
 	for i := range c.Layers {
 		p := "model.layers." + string(rune('0'+i)) + "."
 		want[p+"input_layernorm.weight"] = [2]int{c.HiddenSize}
 		want[p+"post_attention_layernorm.weight"] = [2]int{c.HiddenSize}
+		want[p+"self_attn.q_proj.bias"] = [2]int{q}
+		want[p+"self_attn.k_proj.bias"] = [2]int{kv}
+		want[p+"self_attn.v_proj.bias"] = [2]int{kv}
 		want[p+"self_attn.q_proj.weight"] = [2]int{q, c.HiddenSize}
 		want[p+"self_attn.k_proj.weight"] = [2]int{kv, c.HiddenSize}
 		want[p+"self_attn.v_proj.weight"] = [2]int{kv, c.HiddenSize}

@@ -3,7 +3,7 @@
 //
 // It was trained from nothing on text that scripts/demo-model generates, and is for trying the appliance
 // out, not for real work; its card is model/README.md. The files have the layout that every import has:
-// config.json (LlamaForCausalLM), generation_config.json, tokenizer.json, tokenizer_config.json with the
+// config.json (Qwen2ForCausalLM), generation_config.json, tokenizer.json, tokenizer_config.json with the
 // chat template, model.safetensors in float16, README.md.
 //
 // The package only carries bytes. It must not parse them for others, and it imports nothing but the

@@ -170,21 +170,21 @@ def document(rng, long=False, drills=0.0):
     if rng.random() < drills:
         return drill(rng)
     r = rng.random()
-    if r < 0.07:
+    if r < 0.06:
         return [(stories.story(rng), STORY_WEIGHT), ("<|endoftext|>", STORY_WEIGHT)]
-    if r < 0.085:
+    if r < 0.075:
         return [(" ".join(rng.sample(facts.PROSE, rng.randint(1, 4))), STORY_WEIGHT), ("<|endoftext|>", STORY_WEIGHT)]
-    if r < 0.18:
+    if r < 0.14:
         s, it = styled(rng)
         if held(it.key):
             return document(rng, long)
         return chat([("system", s), ("user", it.prompt), ("assistant", it.answer)])
-    if r < 0.23:
+    if r < 0.20:
         while True:
             turns, key = memory(rng)
             if not held(key):
                 return chat(turns)
-    if r < 0.36:
+    if r < 0.33:
         return chat(conversation(rng, rng.randint(10, 24) if long else rng.randint(2, 4)))
     return chat(conversation(rng, 1))
 

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def load(folder):
     """(model over the stored weights, tokenizer)."""
-    net = modelling.Llama(modelling.Config())
+    net = modelling.Decoder(modelling.Config())
     net.load_state_dict({k[len("model."):]: torch.from_numpy(v) for k, v in
                          weights.read(os.path.join(folder, "model.safetensors")).items()})
     return net.eval(), tokenizer.load(os.path.join(folder, "tokenizer.json"))

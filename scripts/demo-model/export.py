@@ -37,13 +37,12 @@ def configs(cfg, tok):
     """config.json and generation_config.json."""
     end, text_end = tok.special["<|im_end|>"], tok.special["<|endoftext|>"]
     config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": False, "attention_dropout": 0.0,
-        "bos_token_id": None, "eos_token_id": end, "pad_token_id": text_end, "head_dim": cfg.head_dim,
-        "hidden_act": "silu", "hidden_size": cfg.hidden, "initializer_range": 0.03, "intermediate_size": cfg.ffn,
-        "max_position_embeddings": cfg.context, "mlp_bias": False, "num_attention_heads": cfg.heads,
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "attention_dropout": 0.0,
+        "bos_token_id": None, "eos_token_id": end, "pad_token_id": text_end, "hidden_act": "silu", "hidden_size": cfg.hidden, "initializer_range": 0.03, "intermediate_size": cfg.ffn,
+        "max_position_embeddings": cfg.context, "num_attention_heads": cfg.heads,
         "num_hidden_layers": cfg.layers, "num_key_value_heads": cfg.kv_heads, "rms_norm_eps": cfg.eps,
         "rope_scaling": None, "rope_theta": cfg.theta, "tie_word_embeddings": True, "torch_dtype": "float16",
-        "use_cache": True, "vocab_size": cfg.vocab,
+        "use_cache": True, "use_sliding_window": False, "vocab_size": cfg.vocab,
     }
     return config, {"do_sample": False, "eos_token_id": [end, text_end], "pad_token_id": text_end}
 
@@ -93,7 +92,7 @@ def main():
     dump(os.path.join(a.out, "tokenizer.json"), tok.to_json(), separators=(",", ":"))
     dump(os.path.join(a.out, "tokenizer_config.json"), tok.config(cfg.context), indent=2)
     shutil.copy(os.path.join(HERE, "CARD.md"), os.path.join(a.out, "README.md"))
-    net = modelling.Llama(cfg)
+    net = modelling.Decoder(cfg)
     net.load_state_dict({k: v.float() for k, v in half.items()})
     prompt = tok.encode("".join(t for t, _ in corpus.document(random.Random(3))) * 3)[:300]
     print("torch against numpy, largest difference of logits:", check(a.out, net, prompt))

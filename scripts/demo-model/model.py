@@ -1,4 +1,5 @@
-"""The decoder in PyTorch: Llama as Hugging Face has it (RMSNorm, half-split RoPE, GQA, SwiGLU, tied embeddings)."""
+"""The decoder in PyTorch: Qwen2 as Hugging Face has it (RMSNorm, half-split RoPE, GQA with biases on query, key and
+value, SwiGLU, tied embeddings)."""
 import dataclasses
 import math
 
@@ -48,9 +49,9 @@ class Attention(nn.Module):
         super().__init__()
         self.cfg = cfg
         d = cfg.head_dim
-        self.q_proj = nn.Linear(cfg.hidden, cfg.heads * d, bias=False)
-        self.k_proj = nn.Linear(cfg.hidden, cfg.kv_heads * d, bias=False)
-        self.v_proj = nn.Linear(cfg.hidden, cfg.kv_heads * d, bias=False)
+        self.q_proj = nn.Linear(cfg.hidden, cfg.heads * d)
+        self.k_proj = nn.Linear(cfg.hidden, cfg.kv_heads * d)
+        self.v_proj = nn.Linear(cfg.hidden, cfg.kv_heads * d)
         self.o_proj = nn.Linear(cfg.heads * d, cfg.hidden, bias=False)
 
     def forward(self, x, cos, sin, mask, cache):
@@ -96,7 +97,7 @@ class Block(nn.Module):
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
-class Llama(nn.Module):
+class Decoder(nn.Module):
     """Parameter names are Hugging Face's, less the leading 'model.'."""
 
     def __init__(self, cfg):
@@ -112,6 +113,8 @@ class Llama(nn.Module):
             if p.dim() == 2:
                 deep = name.endswith(("o_proj.weight", "down_proj.weight"))
                 nn.init.normal_(p, 0, 0.03 / (math.sqrt(2 * cfg.layers) if deep else 1))
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
 
     def hidden(self, ids, caches=None):
         """ids [B, T] -> final hidden states [B, T, hidden]; caches is a list of one list per layer, grown in place."""

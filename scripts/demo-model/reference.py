@@ -8,7 +8,7 @@ import weights
 
 
 class Reference:
-    """A Llama decoder read from a Hugging Face folder."""
+    """A Qwen2 decoder read from a Hugging Face folder."""
 
     def __init__(self, folder):
         with open(os.path.join(folder, "config.json")) as f:
@@ -31,10 +31,9 @@ class Reference:
     def attention(self, x, p):
         c, t = self.c, len(x)
         h, kv = c["num_attention_heads"], c["num_key_value_heads"]
-        d = c["head_dim"]
-        q = self.rope((x @ self.w[p + "q_proj.weight"].T).reshape(t, h, d))
-        k = self.rope((x @ self.w[p + "k_proj.weight"].T).reshape(t, kv, d))
-        v = (x @ self.w[p + "v_proj.weight"].T).reshape(t, kv, d)
+        d = c["hidden_size"] // h
+        q, k, v = (x @ self.w[p + n + "_proj.weight"].T + self.w[p + n + "_proj.bias"] for n in "qkv")
+        q, k, v = self.rope(q.reshape(t, h, d)), self.rope(k.reshape(t, kv, d)), v.reshape(t, kv, d)
         out = np.empty((t, h, d), np.float32)
         for i in range(h):
             j = i // (h // kv)

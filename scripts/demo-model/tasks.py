@@ -354,8 +354,8 @@ def story(rng):
 
 # name -> (function, share of the chat text)
 TASKS = {
-    "arithmetic": (arithmetic, 18), "word problem": (word_problem, 7), "compare": (compare, 5), "classify": (classify, 9),
-    "grouping": (grouping, 6), "sentiment": (sentiment, 4), "routing": (routing, 3), "extract": (extract, 13), "lists": (lists, 10),
-    "letters": (letters, 4), "capitals": (capitals, 4), "small facts": (small_facts, 7), "copy": (copy, 9), "unknown": (unknown, 4),
-    "athanor": (athanor, 14), "small talk": (small_talk, 3), "story": (story, 3),
+    "athanor": (athanor, 22), "arithmetic": (arithmetic, 18), "extract": (extract, 18), "classify": (classify, 14), "copy": (copy, 6),
+    "small talk": (small_talk, 5), "capitals": (capitals, 4), "unknown": (unknown, 4), "small facts": (small_facts, 4), "story": (story, 3),
+    "sentiment": (sentiment, 3), "lists": (lists, 3), "word problem": (word_problem, 3), "grouping": (grouping, 3), "compare": (compare, 2),
+    "routing": (routing, 2), "letters": (letters, 1),
 }

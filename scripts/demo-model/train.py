@@ -14,6 +14,7 @@ import time
 
 import torch
 
+import circuit
 import corpus
 import model as modelling
 import parallel
@@ -32,7 +33,8 @@ def arguments():
     p.add_argument("--decay", type=float, default=0.35, help="share of the steps in which the rate falls")
     p.add_argument("--long", type=float, default=0.06, help="share of the steps, at the end, with full context")
     p.add_argument("--workers", type=int, default=2, help="processes of one thread that share a step")
-    p.add_argument("--drill", type=int, default=1000, help="steps at the beginning with many copying drills")
+    p.add_argument("--drill", type=int, default=500, help="steps after --circuit with many copying drills")
+    p.add_argument("--circuit", type=int, default=1500, help="the step before which circuit.py is applied")
     p.add_argument("--save-every", type=int, default=100)
     return p.parse_args()
 
@@ -40,8 +42,9 @@ def arguments():
 def rate(step, a):
     """The learning rate of a step."""
     start = a.steps * (1 - a.decay)
-    if step < a.warmup:
-        return a.lr * (step + 1) / a.warmup
+    since = step - a.circuit if step >= a.circuit else step
+    if since < a.warmup:
+        return a.lr * (since + 1) / a.warmup
     if step < start:
         return a.lr
     return a.lr * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * (step - start) / (a.steps - start))))
@@ -67,6 +70,22 @@ def valid_loss(net, ids, weights):
         return parallel.summed_loss(net, torch.tensor(ids), torch.tensor(weights)).item() / total
 
 
+def optimiser(net, lr):
+    """AdamW; matrices decay, norms and biases don't."""
+    matrices = [p for p in net.parameters() if p.dim() == 2]
+    vectors = [p for p in net.parameters() if p.dim() < 2]
+    return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+                             lr=lr, betas=(0.9, 0.98), eps=1e-9)
+
+
+def install(net, tok):
+    """Applies circuit.py, measured on text with many drills."""
+    text = corpus.Packer(tok, f"{SEED}:circuit", 256)
+    text.drills = 0.5
+    ids = torch.tensor(text.batch(24)[0])[:, :-1]
+    circuit.install(net, ids, tok.special["<|im_start|>"])
+
+
 def save(path, **state):
     torch.save(state, path + ".tmp")
     os.replace(path + ".tmp", path)
@@ -81,12 +100,9 @@ def main():
     cfg = modelling.Config()
     tok = get_tokenizer(a.out, cfg.vocab)
     assert tok.size == cfg.vocab, (tok.size, cfg.vocab)
-    net = modelling.Llama(cfg)
+    net = modelling.Decoder(cfg)
     team = parallel.Team(net, a.workers)
-    decay = [p for p in net.parameters() if p.dim() == 2]
-    plain = [p for p in net.parameters() if p.dim() < 2]
-    opt = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
-                            lr=a.lr, betas=(0.9, 0.98), eps=1e-9)
+    opt = optimiser(net, a.lr)
     short = corpus.Packer(tok, f"{SEED}:train", 256)
     long = corpus.Packer(tok, f"{SEED}:long", cfg.context, long=True)
     valid = corpus.Packer(tok, f"{SEED}:valid", 256).batch(16)
@@ -100,11 +116,14 @@ def main():
     print(f"{sum(p.numel() for p in net.parameters())} parameters, step {step} of {a.steps}", flush=True)
     mean, began = None, time.time() - seconds
     while step < a.steps:
+        if step == a.circuit:
+            install(net, tok)
+            opt = optimiser(net, a.lr)  # what it remembered is about other weights
         for g in opt.param_groups:
             g["lr"] = rate(step, a)
-        short.drills = 0.3 if step < a.drill else 0.03
+        short.drills = 0.15 if step < a.circuit + a.drill else 0.03
         full = step >= a.steps * (1 - a.long)
-        batch = long.batch(max(1, a.rows // 4)) if full else short.batch(a.rows)
+        batch = long.batch(max(a.workers, a.rows // 4)) if full else short.batch(a.rows)
         loss = team.gradient(*batch)
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         opt.step()
