@@ -31,9 +31,8 @@ const DemoModel = demo.Name
 
 // Options are what the caller of Open decides beside the configuration.
 type Options struct {
-	Version string
-	Log     *slog.Logger // nil means slog.Default()
-	Kit     *kit.Kit     // nil means the real clock and ids
+	Log *slog.Logger // nil means slog.Default()
+	Kit *kit.Kit     // nil means the real clock and ids
 	// Generator answers for every registered model in place of its worker; for
 	// tests and for measuring the control plane alone.
 	Generator engine.Generator
@@ -163,6 +162,8 @@ func (a *App) newServer(auth rest.Authenticator, ops []rest.Op) (*rest.Server, e
 	return rest.New(rest.Config{
 		Ops: ops, Auth: auth, Kit: a.kit, Observe: a.metrics.observe, MapError: mapError,
 		Ready: a.ready, Metrics: a.metrics.write, Page: web.Index(),
+		// The rest of the time is for cut streams and for the workers.
+		Limits: rest.Limits{Drain: time.Duration(a.cfg.Drain) * 3 / 4},
 	})
 }
 
@@ -170,10 +171,11 @@ func (a *App) newServer(auth rest.Authenticator, ops []rest.Op) (*rest.Server, e
 // model can ever be loaded.
 func (a *App) ready(context.Context) error {
 	if err := errors.Join(a.db.View(func(*store.Tx) error { return nil }), a.db.Present()); err != nil {
-		return fmt.Errorf("store: %w", err)
+		a.kit.Log.Error("not ready", "error", err)
+		return errors.New("the data directory does not answer; the log says why")
 	}
-	if a.mock == nil {
-		return a.noLibrary
+	if a.noLibrary != nil && a.mock == nil {
+		return errors.New("ONNX Runtime was not found; athanor doctor says where it was looked for")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func open(t testing.TB, settings ...setting) *appliance {
 	cfg := config.Default()
 	cfg.Data = dataDir(t)
 	cfg.Drain = config.Duration(5 * time.Second)
-	opt := app.Options{Version: "test", Log: k.Log, Kit: &k, Generator: &enginetest.Mock{}}
+	opt := app.Options{Log: k.Log, Kit: &k, Generator: &enginetest.Mock{}}
 	for _, set := range settings {
 		set(&cfg, &opt)
 	}

@@ -72,7 +72,7 @@ func checkCPU(ctx context.Context, _ config.Config) (Verdict, string) {
 func checkGPUs(ctx context.Context, _ config.Config) (Verdict, string) {
 	inventory, err := nvml.Open()
 	if err != nil {
-		return Warned, fmt.Sprintf("none: %v; models run on the processor", err)
+		return Passed, fmt.Sprintf("none: %v; models run on the processor", err)
 	}
 	defer inventory.Close()
 	devices, err := inventory.Devices(ctx)
@@ -90,29 +90,44 @@ func checkGPUs(ctx context.Context, _ config.Config) (Verdict, string) {
 const lowDisk = 5 << 30
 
 func checkDisk(_ context.Context, cfg config.Config) (Verdict, string) {
-	if err := cfg.EnsureData(); err != nil {
-		return Failed, err.Error()
-	}
+	dir, missing := existing(cfg.Data)
 	var s unix.Statfs_t
-	if err := unix.Statfs(cfg.Data, &s); err != nil {
-		return Failed, fmt.Sprintf("%s: %v", cfg.Data, err)
+	if err := unix.Statfs(dir, &s); err != nil {
+		return Failed, fmt.Sprintf("%s: %v", dir, err)
 	}
 	free := int64(s.Bavail) * s.Bsize
 	text := fmt.Sprintf("%s, %s free", cfg.Data, gpu.Size(free))
+	if missing {
+		text = fmt.Sprintf("%s will be made, %s free", cfg.Data, gpu.Size(free))
+	}
 	if free < lowDisk {
 		return Warned, text + "; models need more"
 	}
 	return Passed, text
 }
 
+// existing is dir, or the nearest directory above it that exists.
+func existing(dir string) (found string, missing bool) {
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir, missing
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return dir, missing
+		}
+		dir, missing = parent, true
+	}
+}
+
 // checkSync times small fsync'd writes: what every acknowledged change costs.
 func checkSync(_ context.Context, cfg config.Config) (Verdict, string) {
-	path := filepath.Join(cfg.Data, ".doctor")
-	f, err := os.Create(path)
+	dir, _ := existing(cfg.Data)
+	f, err := os.CreateTemp(dir, ".doctor-")
 	if err != nil {
-		return Failed, err.Error()
+		return Failed, fmt.Sprintf("%s cannot be written: %v", dir, err)
 	}
-	defer os.Remove(path)
+	defer os.Remove(f.Name())
 	defer f.Close()
 	const rounds = 50
 	start := time.Now()
@@ -167,6 +182,9 @@ func checkLibrary(_ context.Context, cfg config.Config) (Verdict, string) {
 
 // checkToken starts a throw-away appliance and generates one token in a worker.
 func checkToken(ctx context.Context, cfg config.Config) (Verdict, string) {
+	if _, err := ort.Locate(cfg.ONNXRuntime, cfg.Data); err != nil {
+		return Failed, "not tried: there is no ONNX Runtime"
+	}
 	dir, err := os.MkdirTemp("", "athanor-doctor-")
 	if err != nil {
 		return Failed, err.Error()

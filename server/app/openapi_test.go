@@ -1,4 +1,3 @@
-
 package app_test
 
 import (

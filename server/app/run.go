@@ -41,7 +41,9 @@ func (a *App) Serve(ctx context.Context, ln net.Listener) error {
 	a.kit.Log.Info("shutting down")
 	drain, cancel := context.WithTimeout(context.Background(), time.Duration(a.cfg.Drain))
 	defer cancel()
-	if err := a.server.Shutdown(drain); err != nil {
+	if err := a.server.Shutdown(drain); errors.Is(err, context.DeadlineExceeded) {
+		a.kit.Log.Warn("the time to drain is over: requests were cut off")
+	} else if err != nil {
 		return fmt.Errorf("shut down: %w", err)
 	}
 	if err := <-failed; err != nil && !errors.Is(err, rest.ErrClosed) && !errors.Is(err, net.ErrClosed) {

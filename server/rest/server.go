@@ -40,6 +40,7 @@ type Limits struct {
 	Write  time.Duration // without room for the next bytes of a response, default 30 s
 	Idle   time.Duration // between two requests, default 2 min
 	Conns  int           // connections at once, default 16,384
+	Drain  time.Duration // running streams at shutdown, default 0: they end at once
 }
 
 func (l Limits) withDefaults() Limits {
@@ -183,9 +184,10 @@ func (s *Server) shut(ev *Events) {
 	s.mu.Unlock()
 }
 
-// Shutdown stops accepting, ends the streams with an error event, and waits
-// for the other requests. When ctx ends first, their contexts are cancelled
-// and their connections closed, and its error is returned.
+// Shutdown stops accepting, lets streaming operations run on for Limits.Drain,
+// ends those that still run with an error event, and waits for the other
+// requests. When ctx ends first, their contexts are cancelled and their
+// connections closed, and its error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.isDraining() {
@@ -196,12 +198,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, ln := range s.listeners {
 		_ = ln.Close() // fasthttp closes it once more
 	}
-	streams := make([]*Events, 0, len(s.streams))
-	for ev := range s.streams {
-		streams = append(streams, ev)
-	}
 	s.mu.Unlock()
-	for _, ev := range streams {
+	s.awaitStreams(ctx)
+	for _, ev := range s.openStreams() {
 		ev.abort(errDraining)
 	}
 	s.closeConns(func(c *conn) bool { return !c.used.Load() })
@@ -219,6 +218,32 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		w.close()
 	}
 	return err
+}
+
+// awaitStreams waits until no operation streams, Limits.Drain is over or ctx
+// ends.
+func (s *Server) awaitStreams(ctx context.Context) {
+	late := time.NewTimer(s.limits.Drain)
+	defer late.Stop()
+	for _, ev := range s.openStreams() {
+		select {
+		case <-ev.done:
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) openStreams() []*Events {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*Events, 0, len(s.streams))
+	for ev := range s.streams {
+		list = append(list, ev)
+	}
+	return list
 }
 
 // closeConns closes the connections that match, without lingering.
