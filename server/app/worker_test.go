@@ -25,7 +25,8 @@ import (
 const longAnswer = `{"model":"` + app.DemoModel + `","prompt":"Tell me a story.","max_tokens":900,"stream":true,` +
 	`"temperature":0,"logit_bias":{"2047":-100,"2045":-100}}`
 
-const shortAnswer = `{"model":"` + app.DemoModel + `","prompt":"Tell me","max_tokens":2,"temperature":0}`
+const shortAnswer = `{"model":"` + app.DemoModel + `","prompt":"Tell me","max_tokens":2,` +
+	`"temperature":0,"logit_bias":{"2047":-100,"2045":-100}}`
 
 // event is what these tests read of one server-sent event.
 type event struct {
