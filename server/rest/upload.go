@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -160,22 +161,30 @@ func (b *Body) Parts() (*multipart.Reader, error) {
 // reader of parts takes an end inside a part's head for the end of all.
 type wholeParts struct {
 	b     *Body
+	bare  bool // lines end in a bare line feed
+	begun bool
 	added bool // the line end that may be missing after the last boundary
 }
 
 func (w *wholeParts) Read(p []byte) (int, error) {
 	n, err := w.b.Read(p)
-	if n > 0 && err == io.EOF {
-		return n, nil
+	if i := bytes.IndexByte(p[:n], '\n'); i >= 0 && !w.begun {
+		w.begun, w.bare = true, i == 0 || p[i-1] != '\r'
 	}
 	if err != io.EOF {
 		return n, err
 	}
-	if !w.added && len(p) >= 2 {
-		w.added = true
-		return copy(p, "\r\n"), nil
+	if n > 0 {
+		return n, nil
 	}
-	return 0, io.ErrUnexpectedEOF
+	if w.added {
+		return 0, io.ErrUnexpectedEOF
+	}
+	w.added = true
+	if w.bare {
+		return copy(p, "\n"), nil
+	}
+	return copy(p, "\r\n"), nil
 }
 
 // PartError turns an error of reading parts into what the client is told.

@@ -16,7 +16,8 @@ type File struct {
 	Size      int64       `json:"size"`             // bytes
 	SHA256    string      `json:"sha256,omitempty"` // hex; "" until the content is in one object
 	ObjectKey string      `json:"object_key,omitempty"`
-	Parts     []FilePart  `json:"parts,omitempty"` // of a multi-part upload that is not joined yet
+	Parts     []FilePart  `json:"parts,omitempty"`     // of a multi-part upload that is not joined yet
+	UploadID  UploadID    `json:"upload_id,omitempty"` // of the multi-part upload that brings it
 	Status    FileStatus  `json:"status"`
 	Problem   string      `json:"problem,omitempty"` // why it is FAILED
 	Report    *FileReport `json:"report,omitempty"`  // nil until validated, and for files that are not
@@ -47,6 +48,7 @@ type FileReport struct {
 	HasParallelToolCalls bool          `json:"has_parallel_tool_calls,omitempty"`
 	HasReasoning         bool          `json:"has_reasoning,omitempty"`
 	Lines                int64         `json:"lines"`
+	Duplicates           int64         `json:"duplicates,omitempty"`
 	Errors               int64         `json:"errors,omitempty"`   // all of them
 	Problems             []FileProblem `json:"problems,omitempty"` // the first ones
 }
