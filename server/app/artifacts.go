@@ -74,27 +74,38 @@ func listModel(fsys fs.FS) ([]resource.ModelFile, error) {
 // have, copies those, and completes the records. What it copied stays noted until
 // settle or takeBack, even if the process dies.
 func (a *artifacts) store(ctx context.Context, fsys fs.FS, files []resource.ModelFile, progress func(phase string, done, total int64)) (err error) {
-	var total int64
-	for _, f := range files {
-		total += f.Size
-	}
-	hashing := &counter{phase: "reading", total: total, tell: progress}
-	for i := range files {
-		if files[i].SHA256, err = hashFile(ctx, fsys, files[i], hashing); err != nil {
-			return err
-		}
-		files[i].ObjectKey = "models/sha256/" + files[i].SHA256
+	if err := hashFiles(ctx, fsys, files, progress); err != nil {
+		return err
 	}
 	if err := a.announce(ctx, files); err != nil {
 		return fmt.Errorf("prepare the import: %w", err)
 	}
-	copying := &counter{phase: "copying", total: total, tell: progress}
+	copying := &counter{phase: "copying", total: totalSize(files), tell: progress}
 	for _, f := range files {
 		if err := a.put(ctx, fsys, f, copying); err != nil {
 			return fmt.Errorf("store %s: %w", f.Path, err)
 		}
 	}
 	return nil
+}
+
+// hashFiles completes the records with content and key.
+func hashFiles(ctx context.Context, fsys fs.FS, files []resource.ModelFile, progress func(phase string, done, total int64)) (err error) {
+	reading := &counter{phase: "reading", total: totalSize(files), tell: progress}
+	for i := range files {
+		if files[i].SHA256, err = hashFile(ctx, fsys, files[i], reading); err != nil {
+			return err
+		}
+		files[i].ObjectKey = "models/sha256/" + files[i].SHA256
+	}
+	return nil
+}
+
+func totalSize(files []resource.ModelFile) (total int64) {
+	for _, f := range files {
+		total += f.Size
+	}
+	return total
 }
 
 func hashFile(ctx context.Context, fsys fs.FS, f resource.ModelFile, c *counter) (string, error) {

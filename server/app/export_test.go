@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+
 	"athanor/server/identity"
 	"athanor/server/rest"
 	"athanor/store"
@@ -14,3 +16,6 @@ func (a *App) DB() *store.DB { return a.db }
 
 // AdminServer is the admin socket's table behind keys instead of the socket.
 func (a *App) AdminServer() (*rest.Server, error) { return a.newServer(a.identity, a.adminOps()) }
+
+// EnsureDemo brings the embedded model up to date, as Open does.
+func (a *App) EnsureDemo(ctx context.Context) error { return a.ensureDemo(ctx) }

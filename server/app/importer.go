@@ -77,7 +77,7 @@ func (a *App) describe(dir string, q resource.Quantization) (*resource.Model, er
 }
 
 // install stores the files of m, tries it with probe (nil for none), and
-// registers it. One at a time: a failed import takes back what it added, and no
+// registers it, in place of the model of the same id when it has one. One at a time: a failed import takes back what it added, and no
 // other may have begun to count on it.
 func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell func(string, int64, int64), probe func(context.Context, *resource.Model, func(string, int64, int64)) error) error {
 	select {
@@ -91,9 +91,13 @@ func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell f
 		}
 	}
 	defer func() { <-a.importing }()
-	m.ID = resource.ModelID(a.kit.NewID("model"))
-	m.EndpointID = resource.EndpointID(a.kit.NewID("endpoint"))
-	m.CreatedAt = a.kit.Now()
+	register := a.models.Replace
+	if m.ID == "" {
+		register = a.models.Register
+		m.ID = resource.ModelID(a.kit.NewID("model"))
+		m.EndpointID = resource.EndpointID(a.kit.NewID("endpoint"))
+		m.CreatedAt = a.kit.Now()
+	}
 	err := a.artifacts.store(ctx, fsys, m.Files, tell)
 	if err == nil {
 		m.Revision = revision(m.Files)
@@ -102,7 +106,7 @@ func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell f
 		}
 	}
 	if err == nil {
-		err = a.models.Register(ctx, m)
+		err = register(ctx, m)
 	}
 	if err != nil {
 		return errors.Join(err, a.withdraw(m))
@@ -143,10 +147,24 @@ func (a *App) probe(ctx context.Context, m *resource.Model, tell func(string, in
 	return nil
 }
 
-// ensureDemo registers the embedded model on a fresh data directory.
+// ensureDemo registers the embedded model on a fresh data directory, and
+// replaces the one that an older binary brought.
 func (a *App) ensureDemo(ctx context.Context) error {
-	if _, err := a.models.Resolve("", demo.Name); err == nil {
-		return nil
+	old, err := a.models.Resolve("", demo.Name)
+	if err == nil && !old.Builtin {
+		return nil // the name is somebody's own
+	}
+	if err == nil {
+		files, err := listModel(demo.FS())
+		if err != nil {
+			return fmt.Errorf("embedded model: %w", err)
+		}
+		if err := hashFiles(ctx, demo.FS(), files, quiet); err != nil {
+			return fmt.Errorf("embedded model: %w", err)
+		}
+		if revision(files) == old.Revision {
+			return nil
+		}
 	}
 	dir, err := os.MkdirTemp(a.cfg.Cache(), ".demo-")
 	if err != nil {
@@ -161,5 +179,29 @@ func (a *App) ensureDemo(ctx context.Context) error {
 		return fmt.Errorf("embedded model: %w", err)
 	}
 	m.Name, m.DisplayName, m.SourceKind, m.Builtin, m.License = demo.Name, "Athanor demo", "builtin", true, "apache-2.0"
-	return a.install(ctx, m, os.DirFS(dir), func(string, int64, int64) {}, nil)
+	if old == nil {
+		return a.install(ctx, m, os.DirFS(dir), quiet, nil)
+	}
+	m.ID, m.EndpointID, m.CreatedAt = old.ID, old.EndpointID, old.CreatedAt
+	if err := a.install(ctx, m, os.DirFS(dir), quiet, nil); err != nil {
+		return err
+	}
+	return a.forget(ctx, old.Files)
+}
+
+// quiet is progress that nobody watches.
+func quiet(string, int64, int64) {}
+
+// forget removes the objects of files that no model names any more.
+func (a *App) forget(ctx context.Context, files []resource.ModelFile) error {
+	keys, _, err := a.named()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if !keys[f.ObjectKey] {
+			err = errors.Join(err, a.objects.Delete(ctx, f.ObjectKey))
+		}
+	}
+	return err
 }

@@ -113,6 +113,19 @@ func (s *Service) Register(ctx context.Context, m *resource.Model) error {
 	return nil
 }
 
+// Replace stores a new content of a model whose id is taken already.
+func (s *Service) Replace(ctx context.Context, m *resource.Model) error {
+	err := s.db.Update(ctx, func(tx *store.Tx) error {
+		_, err := store.Models.Update(tx, string(m.ID), func(old *resource.Model) error { *old = *m; return nil })
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("replace model: %w", err)
+	}
+	s.kit.Log.Info("model replaced", "model", m.Name, "id", m.ID, "revision", m.Revision)
+	return nil
+}
+
 // project is the project of the caller.
 func project(ctx context.Context) resource.ProjectID {
 	return resource.ProjectID(rest.Caller(ctx).ProjectID)
