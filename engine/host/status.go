@@ -15,6 +15,7 @@ type Status struct {
 	Since    time.Time // when it got into State
 	PID      int       // 0 when there is no process or it is loading
 	InFlight int       // leases held
+	Slots    int       // sequences at the same time, 0 when the engine decides
 	Restarts int       // starts after a failure, ever
 	Failures int       // failures in a row
 	Memory   Memory    // last measured
@@ -35,7 +36,7 @@ func (h *Host) Snapshot() []Status {
 	for _, s := range h.slots {
 		st := Status{
 			Key: s.spec.Key, Name: s.spec.Name, Device: s.spec.device(), State: s.state, Since: s.since,
-			InFlight: s.leases, Restarts: s.restarts, Failures: s.failures, Memory: s.memory,
+			InFlight: s.leases, Slots: s.spec.Slots, Restarts: s.restarts, Failures: s.failures, Memory: s.memory,
 			Class: s.class, Tail: slices.Clone(s.tail),
 		}
 		if s.proc != nil {

@@ -84,11 +84,12 @@ var (
 	workerUp       = prometheus.NewDesc("athanor_worker_up", "Workers of the model that are ready.", []string{"model"}, nil)
 	workerRestarts = prometheus.NewDesc("athanor_worker_restarts_total", "Restarts of the worker.", []string{"model"}, nil)
 	workerRSS      = prometheus.NewDesc("athanor_worker_resident_bytes", "Resident memory of the worker.", []string{"model"}, nil)
+	workerQueued   = prometheus.NewDesc("athanor_worker_queued", "Requests beyond the sequences that the worker runs at the same time.", []string{"model"}, nil)
 	workerBusy     = prometheus.NewDesc("athanor_worker_inflight", "Requests that hold the worker: running and queued.", []string{"model"}, nil)
 )
 
 func (workerMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{workerUp, workerRestarts, workerRSS, workerBusy} {
+	for _, d := range []*prometheus.Desc{workerUp, workerRestarts, workerRSS, workerBusy, workerQueued} {
 		ch <- d
 	}
 }
@@ -96,7 +97,7 @@ func (workerMetrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect adds up workers of one name: a name may belong to models of several
 // projects, and two series with the same labels would spoil the whole scrape.
 func (w workerMetrics) Collect(ch chan<- prometheus.Metric) {
-	type sums struct{ up, restarts, rss, busy float64 }
+	type sums struct{ up, restarts, rss, busy, queued float64 }
 	byName := map[string]*sums{}
 	for _, s := range w.snapshot() {
 		sum := byName[s.Name]
@@ -110,11 +111,15 @@ func (w workerMetrics) Collect(ch chan<- prometheus.Metric) {
 		sum.restarts += float64(s.Restarts)
 		sum.rss += float64(s.Memory.RSS)
 		sum.busy += float64(s.InFlight)
+		if s.Slots > 0 {
+			sum.queued += float64(max(0, s.InFlight-s.Slots))
+		}
 	}
 	for name, sum := range byName {
 		ch <- prometheus.MustNewConstMetric(workerUp, prometheus.GaugeValue, sum.up, name)
 		ch <- prometheus.MustNewConstMetric(workerRestarts, prometheus.CounterValue, sum.restarts, name)
 		ch <- prometheus.MustNewConstMetric(workerRSS, prometheus.GaugeValue, sum.rss, name)
 		ch <- prometheus.MustNewConstMetric(workerBusy, prometheus.GaugeValue, sum.busy, name)
+		ch <- prometheus.MustNewConstMetric(workerQueued, prometheus.GaugeValue, sum.queued, name)
 	}
 }
