@@ -14,7 +14,9 @@ import (
 
 	"athanor/engine"
 	"athanor/engine/compute"
+	"athanor/engine/demo"
 	"athanor/engine/enginetest"
+	"athanor/engine/family"
 	"athanor/engine/llm"
 	"athanor/engine/onnx"
 )
@@ -22,7 +24,7 @@ import (
 // gatedRuntime is a runtime whose steps a test can stop and fail.
 type gatedRuntime struct {
 	compute.Runtime
-	step func(ctx context.Context, positions int) error // before each run, positions are S
+	step func(ctx context.Context, rows, positions int) error // before each run, with its B and S
 }
 
 func (g *gatedRuntime) Compile(m *onnx.Model, opt compute.Options) (compute.Program, error) {
@@ -37,7 +39,7 @@ type gatedProgram struct {
 
 func (p *gatedProgram) Run(ctx context.Context, in, out []compute.Buffer) error {
 	if p.g.step != nil {
-		if err := p.g.step(ctx, in[0].Shape()[1]); err != nil {
+		if err := p.g.step(ctx, in[0].Shape()[0], in[0].Shape()[1]); err != nil {
 			return err
 		}
 	}
@@ -45,7 +47,7 @@ func (p *gatedProgram) Run(ctx context.Context, in, out []compute.Buffer) error 
 }
 
 // loadGated loads the embedded model with few rows on a gated runtime.
-func loadGated(t *testing.T, slots int, step func(ctx context.Context, positions int) error) *llm.Model {
+func loadGated(t *testing.T, slots int, step func(ctx context.Context, rows, positions int) error) *llm.Model {
 	t.Helper()
 	rt := &gatedRuntime{Runtime: openRuntime(t)}
 	m, err := llm.Load(t.Context(), rt, llm.Options{
@@ -64,10 +66,27 @@ func loadGated(t *testing.T, slots int, step func(ctx context.Context, positions
 }
 
 // endless is a request that goes on to the end of the context.
-func endless() *engine.GenerateRequest {
-	r := greedy("Once", 0)
-	r.Sampling.LogitBias = map[int32]float64{0: -100, 1: -100, 2: -100}
+func endless(t *testing.T) *engine.GenerateRequest {
+	r := greedy("Once upon a time", 0) // more than one token: a step of one is decoding
+	r.Sampling.LogitBias = noEnd(t)
 	return r
+}
+
+// noEnd is a logit_bias under which the embedded model never ends a text.
+func noEnd(t *testing.T) map[int32]float64 {
+	t.Helper()
+	fam, err := family.Open(demo.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ban := map[int32]float64{}
+	for _, id := range fam.Decoder().EOS {
+		ban[id] = -100
+	}
+	if len(ban) == 0 {
+		t.Fatal("the embedded model has no end")
+	}
+	return ban
 }
 
 // TestCloseWhileBusy closes a model with one request in a step, one that
@@ -75,7 +94,7 @@ func endless() *engine.GenerateRequest {
 func TestCloseWhileBusy(t *testing.T) {
 	var steps atomic.Int32
 	inStep := make(chan struct{})
-	m := loadGated(t, 1, func(ctx context.Context, _ int) error {
+	m := loadGated(t, 1, func(ctx context.Context, _, _ int) error {
 		if steps.Add(1) == 3 {
 			close(inStep)
 		}
@@ -87,7 +106,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	})
 	errs := make(chan error, 2)
 	for range 2 {
-		go func() { errs <- m.Generate(t.Context(), endless(), func(*engine.Event) error { return nil }) }()
+		go func() { errs <- m.Generate(t.Context(), endless(t), func(*engine.Event) error { return nil }) }()
 	}
 	<-inStep
 	if err := m.Close(); err != nil {
@@ -98,7 +117,7 @@ func TestCloseWhileBusy(t *testing.T) {
 			t.Errorf("a request at the close: %v, want ErrUnavailable", err)
 		}
 	}
-	if err := m.Generate(t.Context(), endless(), func(*engine.Event) error { return nil }); !errors.Is(err, engine.ErrUnavailable) {
+	if err := m.Generate(t.Context(), endless(t), func(*engine.Event) error { return nil }); !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("a request after the close: %v, want ErrUnavailable", err)
 	}
 	if err := m.Close(); err != nil {
@@ -111,7 +130,7 @@ func TestCloseWhileBusy(t *testing.T) {
 func TestFailedStepEndsOnlyItsRequests(t *testing.T) {
 	boom := errors.New("boom")
 	var failPrompt, failDecode atomic.Bool
-	m := loadGated(t, 2, func(_ context.Context, positions int) error {
+	m := loadGated(t, 2, func(_ context.Context, _, positions int) error {
 		if positions > 1 && failPrompt.Swap(false) || positions == 1 && failDecode.Swap(false) {
 			return boom
 		}
@@ -138,7 +157,7 @@ func TestFailedStepEndsOnlyItsRequests(t *testing.T) {
 // is what a request of its own with its seed gets.
 func TestChoicesShareTheirPrompt(t *testing.T) {
 	var read atomic.Int32
-	m := loadGated(t, 3, func(_ context.Context, positions int) error {
+	m := loadGated(t, 3, func(_ context.Context, _, positions int) error {
 		if positions > 1 {
 			read.Add(int32(positions))
 		}
@@ -148,7 +167,7 @@ func TestChoicesShareTheirPrompt(t *testing.T) {
 	req := func(n int, seed uint64) *engine.GenerateRequest {
 		return &engine.GenerateRequest{
 			Prompt: strings.Repeat("Once upon a time there was a cat. ", 5), MaxTokens: 30, N: n, Seed: seed,
-			Sampling: engine.Sampling{Temperature: &warm, LogitBias: endless().Sampling.LogitBias},
+			Sampling: engine.Sampling{Temperature: &warm, LogitBias: noEnd(t)},
 		}
 	}
 	a, err := enginetest.Collect(t.Context(), t, m, req(3, 7))
@@ -179,8 +198,8 @@ func TestChoicesShareTheirPrompt(t *testing.T) {
 // that must not notice.
 func TestCancelWhileReading(t *testing.T) {
 	long := strings.Repeat("The cat sat on the mat. ", 60)
-	var leave atomic.Pointer[context.CancelFunc]
-	m := loadGated(t, 2, func(_ context.Context, positions int) error {
+	var leave atomic.Pointer[func()]
+	m := loadGated(t, 2, func(_ context.Context, _, positions int) error {
 		if f := leave.Load(); f != nil && positions > 100 {
 			(*f)()
 		}
@@ -188,10 +207,15 @@ func TestCancelWhileReading(t *testing.T) {
 	})
 	want := say(t, m, greedy("Once upon a time", 40))
 	ctx, cancel := context.WithCancel(t.Context())
-	leave.Store(&cancel)
-	expect, wait := neighbour(t, m, want)
-	<-expect
-	if err := m.Generate(ctx, greedy(long, 0), func(*engine.Event) error { return nil }); !errors.Is(err, context.Canceled) {
+	left := make(chan struct{})
+	f := func() { cancel(); <-left } // the step ends after the request
+	leave.Store(&f)
+	started, wait := neighbour(t, m, want)
+	<-started
+	err := m.Generate(ctx, greedy(long, 0), func(*engine.Event) error { return nil })
+	leave.Store(nil)
+	close(left)
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 	wait()
@@ -203,30 +227,53 @@ func TestCancelWhileReading(t *testing.T) {
 // TestCancelWhileDecoding frees the first row in the middle of an answer, so
 // that its neighbour's has to move.
 func TestCancelWhileDecoding(t *testing.T) {
-	m := loadGated(t, 2, nil)
+	var armed atomic.Bool
+	var leave atomic.Pointer[func()]
+	arrived := make(chan struct{})
+	m := loadGated(t, 2, func(_ context.Context, rows, positions int) error {
+		switch f := leave.Load(); {
+		case f == nil || positions > 1:
+		case rows == 2 && armed.Swap(false):
+			(*f)()
+		case rows == 1 && armed.Load():
+			<-arrived // not further before the neighbour comes
+		}
+		return nil
+	})
 	want := say(t, m, greedy("Once upon a time", 40))
 	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	f := func() { cancel(); <-left }
+	leave.Store(&f)
+	armed.Store(true)
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- starter{m, sync.OnceFunc(func() { close(begun) })}.Generate(ctx, endless(), func(*engine.Event) error { return nil })
+		err := starter{m, sync.OnceFunc(func() { close(begun) })}.Generate(ctx, endless(t), func(*engine.Event) error { return nil })
+		close(left)
+		ended <- err
 	}()
 	<-begun
-	started, wait := neighbour(t, m, want)
-	<-started
-	cancel()
+	_, wait := neighbour(t, m, want)
+	close(arrived)
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
 	wait()
 }
 
-// TestCancelWhileWaiting leaves the queue while all rows are taken.
+// TestCancelWhileWaiting leaves the queue while the only row is taken.
 func TestCancelWhileWaiting(t *testing.T) {
-	m := loadGated(t, 1, nil)
+	left := make(chan struct{})
+	m := loadGated(t, 1, func(_ context.Context, _, positions int) error {
+		if positions == 1 {
+			<-left
+		}
+		return nil
+	})
 	hold, release := context.WithCancel(t.Context())
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- starter{m, sync.OnceFunc(func() { close(begun) })}.Generate(hold, endless(), func(*engine.Event) error { return nil })
+		ended <- starter{m, sync.OnceFunc(func() { close(begun) })}.Generate(hold, endless(t), func(*engine.Event) error { return nil })
 	}()
 	<-begun
 	ctx, leave := context.WithCancel(t.Context())
@@ -235,6 +282,7 @@ func TestCancelWhileWaiting(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
+	close(left)
 	release()
 	<-ended
 	if got := say(t, m, greedy("Once", 3)); got == "" {
