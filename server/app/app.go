@@ -17,7 +17,9 @@ import (
 	"athanor/server/chat"
 	"athanor/server/config"
 	"athanor/server/endpoints"
+	"athanor/server/files"
 	"athanor/server/identity"
+	"athanor/server/jobs"
 	"athanor/server/kit"
 	"athanor/server/models"
 	"athanor/server/rest"
@@ -47,6 +49,9 @@ type App struct {
 	artifacts *artifacts
 	identity  *identity.Service
 	models    *models.Service
+	links     *rest.Links
+	files     *files.Service
+	jobs      *jobs.Runner
 	host      *host.Host
 	plans     plans           // what the workers of models will need
 	gpus      *nvml.Inventory // nil without a driver
@@ -91,6 +96,9 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if err := a.openHost(ctx); err != nil {
 		return nil, err
 	}
+	if err := a.openFiles(ctx); err != nil {
+		return nil, err
+	}
 	a.metrics = newMetrics(a.host.Snapshot)
 	if err := a.recoverImports(ctx); err != nil {
 		a.kit.Log.Warn("not everything that a killed import left behind is gone, the next start tries again", "error", err)
@@ -98,8 +106,27 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if err := a.ensureDemo(ctx); err != nil {
 		return nil, err
 	}
-	a.server, err = a.newServer(a.identity, a.Ops())
-	return a, err
+	if a.server, err = a.newServer(a.identity, a.Ops()); err != nil {
+		return nil, err
+	}
+	return a, a.jobs.Start(ctx)
+}
+
+// openFiles makes the slice of files and the runner of all jobs, which begins to
+// work at the end of Open.
+func (a *App) openFiles(ctx context.Context) (err error) {
+	if a.links, err = files.Links(ctx, a.kit, a.db); err != nil {
+		return err
+	}
+	a.files = files.New(a.kit, a.db, a.objects, a.links, files.Limits{})
+	if err := a.files.Sweep(ctx); err != nil {
+		return fmt.Errorf("sweep files: %w", err)
+	}
+	if a.jobs, err = jobs.New(a.kit, a.db, a.files.Kinds()...); err != nil {
+		return err
+	}
+	a.files.Use(a.jobs)
+	return nil
 }
 
 func (a *App) openStores(ctx context.Context) (err error) {
@@ -154,13 +181,14 @@ func (a *App) Ops() []rest.Op {
 	ops = append(ops, a.identity.Ops()...)
 	ops = append(ops, a.models.Ops()...)
 	ops = append(ops, endpoints.New(a.models, "athanor").Ops()...)
+	ops = append(ops, a.files.Ops()...)
 	ops = append(ops, chat.New(a.kit, a, a.metrics).Ops()...)
 	return ops
 }
 
 func (a *App) newServer(auth rest.Authenticator, ops []rest.Op) (*rest.Server, error) {
 	return rest.New(rest.Config{
-		Ops: ops, Auth: auth, Kit: a.kit, Observe: a.metrics.observe, MapError: mapError,
+		Ops: ops, Auth: auth, Kit: a.kit, Links: a.links, Observe: a.metrics.observe, MapError: mapError,
 		Ready: a.ready, Metrics: a.metrics.write, Page: web.Index(),
 		// The rest of the time is for cut streams and for the workers.
 		Limits: rest.Limits{Drain: time.Duration(a.cfg.Drain) * 3 / 4},
@@ -184,6 +212,9 @@ func (a *App) ready(context.Context) error {
 func (a *App) Close() error {
 	a.closeOnce.Do(func() {
 		var errs []error
+		if a.jobs != nil {
+			a.jobs.Stop()
+		}
 		if a.host != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(a.cfg.Drain))
 			errs = append(errs, a.host.Close(ctx))

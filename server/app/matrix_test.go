@@ -28,9 +28,24 @@ var access = map[string]rest.Access{
 	"GET /models":                   rest.AnyKey,
 	"GET /models/*id":               rest.AnyKey,
 	"GET /endpoints":                rest.AnyKey,
-	"POST /chat/completions":        rest.AnyKey,
-	"POST /completions":             rest.AnyKey,
-	"POST /admin/models/import":     rest.OrgAdmin, // only on the admin socket
+
+	"GET /files":                                    rest.AnyKey,
+	"GET /files/:id":                                rest.AnyKey,
+	"GET /files/:id/content":                        rest.AnyKey,
+	"DELETE /files/:id":                             rest.ProjectEditor,
+	"POST /files":                                   rest.ProjectEditor,
+	"POST /files/upload":                            rest.ProjectEditor,
+	"PUT /files/:id/data":                           rest.Signed, // clients send no key to the link
+	"POST /files/:id/preprocess":                    rest.ProjectEditor,
+	"POST /files/multipart/initiate":                rest.ProjectEditor,
+	"GET /files/multipart/:upload_id":               rest.ProjectEditor,
+	"POST /files/multipart/complete":                rest.ProjectEditor,
+	"POST /files/multipart/abort":                   rest.ProjectEditor,
+	"PUT /files/multipart/:upload_id/parts/:number": rest.Signed,
+
+	"POST /chat/completions":    rest.AnyKey,
+	"POST /completions":         rest.AnyKey,
+	"POST /admin/models/import": rest.OrgAdmin, // only on the admin socket
 }
 
 // adminOnly are the operations that the public API must not have.

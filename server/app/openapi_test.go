@@ -29,6 +29,15 @@ var beyond = map[string]string{
 	"PATCH /api-keys/:id":           "as above",
 	"POST /api-keys/:id/regenerate": "as above",
 	"DELETE /api-keys/:id":          "as above",
+
+	"POST /files":                                   "the clients' own path, and the one of OpenAI clients",
+	"PUT /files/:id/data":                           "where the redirect of POST /files leads",
+	"POST /files/:id/preprocess":                    "the Python client asks for the file in this way",
+	"POST /files/multipart/initiate":                "the Python client sends large files in parts",
+	"GET /files/multipart/:upload_id":               "an upload that broke off can go on",
+	"POST /files/multipart/complete":                "as above",
+	"POST /files/multipart/abort":                   "as above",
+	"PUT /files/multipart/:upload_id/parts/:number": "where the parts go",
 }
 
 // deviation is a place where a response differs from the description on purpose.

@@ -44,7 +44,7 @@ func (c callers) Authenticate(_ context.Context, key string) (*rest.Principal, e
 // world is a service behind a server, with jobs that run when settle says so.
 type world struct {
 	*files.Service
-	t       *testing.T
+	t       testing.TB
 	db      *store.DB
 	kit     kit.Kit
 	clock   *servertest.Clock
@@ -54,7 +54,7 @@ type world struct {
 	keys    callers
 }
 
-func newWorld(t *testing.T, limits files.Limits) *world {
+func newWorld(t testing.TB, limits files.Limits) *world {
 	t.Helper()
 	k, clock := servertest.NewKit(t)
 	objects, err := object.OpenLocal(t.TempDir())

@@ -52,7 +52,7 @@ func (r *Report) add(line int64, reason string, most int) {
 }
 
 // maxCompared bounds the lines whose hashes are kept, 8 bytes each.
-const maxCompared = 4 << 20
+const maxCompared = 1 << 20
 
 // hashes finds duplicates by 64-bit hashes: in a million lines a false one comes
 // up once in tens of millions of files.
