@@ -379,7 +379,7 @@ func TestLoadRefusesBadModels(t *testing.T) {
 		if _, inspectErr := llm.Inspect(dir, 0); inspectErr == nil {
 			t.Errorf("%s: Inspect is content", name)
 		} else {
-			t.Log(fmt.Sprintf("%s: %v", name, inspectErr))
+			t.Logf("%s: %v", name, inspectErr)
 		}
 	}
 }

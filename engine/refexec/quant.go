@@ -40,7 +40,7 @@ func matMulNBits(c *call) ([]*array, error) {
 	x, k, n, block := c.in[0], int(c.int("K", 0)), int(c.int("N", 0)), int(c.int("block_size", 0))
 	rank := len(x.shape)
 	if rank == 0 || k <= 0 || n <= 0 || block <= 0 || x.shape[rank-1] != k {
-		return nil, fmt.Errorf("K=%d, N=%d, block %d for input %v", k, n, block, x.shape)
+		return nil, fmt.Errorf("input %[4]v does not fit K=%[1]d, N=%[2]d, blocks of %[3]d", k, n, block, x.shape)
 	}
 	blocks := (k + block - 1) / block
 	q, scales, zeros := c.in[1], c.in[2], c.arg(3)

@@ -73,11 +73,6 @@ func (s Str) plain() Str { s.safe = false; return s }
 // anyUntrusted says whether a byte of s came from data.
 func (s Str) anyUntrusted() bool { return s.runs != nil || s.untrusted }
 
-// whole returns text with one provenance, that of s: untrusted if any of s is.
-func (s Str) whole(text string) Str {
-	return Str{text: text, untrusted: s.anyUntrusted(), safe: s.safe}
-}
-
 // mapRuns rewrites each stretch by itself; f must not need to see across one.
 func (s Str) mapRuns(in *interp, f func(string) string) Str {
 	in.tick(1 + len(s.text)/8) // dearer than a scan
