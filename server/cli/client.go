@@ -107,11 +107,16 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 		}
 		body = bytes.NewReader(data)
 	}
+	return c.do(ctx, method, path, "application/json", body)
+}
+
+// do sends a body and returns a successful response, whose body is to be closed.
+func (c *client) do(ctx context.Context, method, path, contentType string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://athanor/v1"+path, body)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", contentType)
 	req.Header.Set("Authorization", "Bearer local")
 	resp, err := c.http.Do(req)
 	if err != nil {

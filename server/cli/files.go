@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"athanor/server/api"
+	"athanor/server/files/dataset"
+)
+
+func filesCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{Use: "files", Short: "Check, upload and list data files"}
+	cmd.AddCommand(checkCommand(), uploadCommand(f), listFilesCommand(f))
+	return cmd
+}
+
+// checkCommand looks into a file without any server.
+func checkCommand() *cobra.Command {
+	var purpose string
+	var most int
+	cmd := &cobra.Command{
+		Use: "check FILE", Short: "Check a data file by the rules of its format, without uploading it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := checkFile(cmd, args[0], purpose, most)
+			if err != nil {
+				return err
+			}
+			printReport(cmd.OutOrStdout(), report)
+			if !report.Valid() {
+				return fmt.Errorf("%s is not a valid %s file", args[0], purpose)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&purpose, "purpose", dataset.FineTune, "fine-tune, eval or batch-api")
+	cmd.Flags().IntVar(&most, "errors", 20, "how many errors to print")
+	return cmd
+}
+
+func checkFile(cmd *cobra.Command, name, purpose string, most int) (*dataset.Report, error) {
+	named := api.NewFile{Purpose: purpose, FileName: name}
+	if err := named.Validate(); err != nil {
+		return nil, err
+	}
+	if most < 1 {
+		return nil, errors.New("errors: must be at least 1")
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.finish()
+	show := func(done, _ int64) {
+		if bar.terminal {
+			bar.show("checking", done, info.Size())
+		}
+	}
+	return dataset.Check(cmd.Context(), file, dataset.Options{Purpose: purpose, Type: named.FileType, Problems: most, Progress: show})
+}
+
+// printReport shows what a check found.
+func printReport(out io.Writer, r *dataset.Report) {
+	for _, p := range r.Problems {
+		fmt.Fprintln(out, p)
+	}
+	if more := r.Errors - int64(len(r.Problems)); more > 0 {
+		fmt.Fprintf(out, "... and %d more lines with errors\n", more)
+	}
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	if r.Format != "" {
+		fmt.Fprintf(w, "format\t%s\n", r.Format)
+	}
+	fmt.Fprintf(w, "lines\t%d\n", r.Lines)
+	fmt.Fprintf(w, "with errors\t%d\n", r.Errors)
+	if r.Uncompared > 0 {
+		fmt.Fprintf(w, "exact duplicates\t%d, the last %d lines not compared\n", r.Duplicates, r.Uncompared)
+	} else {
+		fmt.Fprintf(w, "exact duplicates\t%d\n", r.Duplicates)
+	}
+	for _, has := range []struct {
+		name string
+		set  bool
+	}{
+		{"sample weights", r.HasSampleWeights}, {"message weights", r.HasMessageWeights}, {"tools", r.HasTools},
+		{"parallel tool calls", r.HasParallelToolCalls}, {"reasoning", r.HasReasoning},
+	} {
+		if has.set {
+			fmt.Fprintf(w, "%s\tyes\n", has.name)
+		}
+	}
+	_ = w.Flush() // a terminal that went away
+}
+
+func uploadCommand(f *flags) *cobra.Command {
+	var purpose string
+	cmd := &cobra.Command{
+		Use: "upload FILE", Short: "Upload a data file and wait until it is validated", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withClient(f, cmd, func(c *client) error {
+				file, err := c.upload(cmd, args[0], purpose)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "uploaded %s: %s, %d bytes\n", file.ID, file.Filename, file.Bytes)
+				return c.ingested(cmd, file)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&purpose, "purpose", dataset.FineTune, "fine-tune, eval or batch-api")
+	return cmd
+}
+
+// upload streams a file to the server.
+func (c *client) upload(cmd *cobra.Command, name, purpose string) (*api.File, error) {
+	named := api.NewFile{Purpose: purpose, FileName: name}
+	if err := named.Validate(); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.finish()
+	body, form := io.Pipe()
+	w := multipart.NewWriter(form)
+	go func() { form.CloseWithError(writeForm(w, named, &shown{r: file, bar: bar, total: info.Size()})) }()
+	defer body.Close() // ends the goroutine when the server answers early
+	resp, err := c.do(cmd.Context(), http.MethodPost, "/files", w.FormDataContentType(), body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var out api.File
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		return nil, fmt.Errorf("read the server's answer: %w", err)
+	}
+	return &out, nil
+}
+
+func writeForm(w *multipart.Writer, named api.NewFile, content io.Reader) error {
+	err := errors.Join(w.WriteField("purpose", named.Purpose), w.WriteField("file_type", named.FileType))
+	if err != nil {
+		return err
+	}
+	part, err := w.CreateFormFile("file", filepath.Base(named.FileName))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(part, content); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// shown draws progress of what is read.
+type shown struct {
+	r           io.Reader
+	bar         *progress
+	done, total int64
+}
+
+func (s *shown) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.done += int64(n)
+	if s.bar.terminal {
+		s.bar.show("uploading", s.done, s.total)
+	}
+	return n, err
+}
+
+// ingested waits for the end of the validation and says how it went.
+func (c *client) ingested(cmd *cobra.Command, file *api.File) error {
+	for wait := 20 * time.Millisecond; !final(file.ProcessingStatus); wait = min(2*wait, 2*time.Second) {
+		if err := pause(cmd.Context(), wait); err != nil {
+			return err
+		}
+		if err := c.call(cmd.Context(), http.MethodGet, "/files/"+file.ID, nil, file); err != nil {
+			return err
+		}
+	}
+	out := cmd.OutOrStdout()
+	switch r := file.ValidationReport; {
+	case file.ProcessingStatus == "FAILED":
+		return errors.New("the server could not process the file; its log says why")
+	case r == nil:
+		fmt.Fprintln(out, "ready")
+	case r.Valid:
+		fmt.Fprintf(out, "valid: %d lines of the %s format\n", r.NLines, r.DatasetFormat)
+	default:
+		fmt.Fprintln(out, strings.Join(r.Errors, "\n"))
+		return fmt.Errorf("%d of %d lines have errors", r.ErrorCount, r.NLines)
+	}
+	return nil
+}
+
+func final(status string) bool {
+	return status == "COMPLETED" || status == "INVALID_FORMAT" || status == "FAILED"
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+func listFilesCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the uploaded files, the newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withClient(f, cmd, func(c *client) error {
+				var list api.FileList
+				if err := c.call(cmd.Context(), http.MethodGet, "/files", nil, &list); err != nil {
+					return err
+				}
+				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tNAME\tPURPOSE\tBYTES\tSTATUS\tCREATED")
+				for _, f := range list.Data {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", f.ID, f.Filename, f.Purpose, f.Bytes, f.ProcessingStatus,
+						time.Unix(f.CreatedAt, 0).UTC().Format(time.RFC3339))
+				}
+				return w.Flush()
+			})
+		},
+	}
+}
