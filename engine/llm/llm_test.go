@@ -509,19 +509,16 @@ func TestPromptOutsideOfTheVocabulary(t *testing.T) {
 // seconds for each.
 func TestTextsThatCannotFit(t *testing.T) {
 	m := demoModel(t)
-	word := strings.Repeat("abcdefgh", 4<<20)
+	word := strings.Repeat("abcdefgh", 1<<19)
 	for param, req := range map[string]*engine.GenerateRequest{
 		"prompt":   {Prompt: word, MaxTokens: 1},
 		"messages": {Messages: []json.RawMessage{[]byte(`{"role":"user","content":"` + word + `"}`)}, MaxTokens: 1},
 	} {
-		began := time.Now()
 		err := m.Generate(t.Context(), req, func(*engine.Event) error { return nil })
+		// The count of bytes in the message is the sign that it was not encoded.
 		if bad := new(engine.RequestError); !errors.As(err, &bad) || bad.Param != param || bad.Code != engine.CodeContextLength ||
 			!strings.Contains(bad.Message, "bytes, more than") {
 			t.Errorf("%s: %v", param, err)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%s: it took %s", param, took)
 		}
 	}
 }
