@@ -166,6 +166,7 @@ func (a *App) openHost(ctx context.Context) error {
 	}
 	a.host, err = host.New(host.Config{
 		Args:   func(host.Spec) []string { return []string{"worker", "--library", a.library} },
+		Env:    config.WorkerEnv(),
 		RunDir: a.cfg.Run(), Ledger: gpu.NewLedger(devices...), KeepAlive: time.Duration(a.cfg.KeepAlive),
 		DrainTimeout: time.Duration(a.cfg.Drain), Log: a.kit.Log,
 	})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,6 +108,12 @@ func flag(p *bool) func(string) error {
 		}
 		return nil
 	}
+}
+
+// WorkerEnv is the environment for workers: this process's without our own
+// settings, which may hold secrets.
+func WorkerEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "ATHANOR_") })
 }
 
 // EnsureData makes the data directory, closed to other users.

@@ -28,6 +28,15 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+func TestWorkersGetNoSettings(t *testing.T) {
+	t.Setenv("ATHANOR_S3_SECRET_KEY", "secret")
+	t.Setenv("OTHER", "kept")
+	env := strings.Join(WorkerEnv(), "\n")
+	if strings.Contains(env, "ATHANOR_") || !strings.Contains(env, "OTHER=kept") {
+		t.Errorf("got %s", env)
+	}
+}
+
 func TestBadSettings(t *testing.T) {
 	tests := []struct{ name, toml, want string }{
 		{"unknown key", "lisen = \"x\"\n", "lisen"},
