@@ -162,9 +162,12 @@ func (a *artifacts) compiledDir(rev string) string { return filepath.Join(a.cach
 // directory makes sure that the files of m lie in modelDir, and returns it. The
 // directory appears as a whole or not at all.
 func (a *artifacts) directory(ctx context.Context, m *resource.Model) (string, error) {
+	dir := a.modelDir(m.Revision)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil // without waiting for another model's files
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	dir := a.modelDir(m.Revision)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
