@@ -108,7 +108,7 @@ func (s *Service) Put(ctx context.Context, r *api.FileRequest, body *rest.Body) 
 	case f.Status != resource.FilePending || f.UploadID != "":
 		return nil, conflict(&resource.BadMove{From: string(f.Status)})
 	}
-	b, err := s.keep(ctx, s.fileKey(f.ID), body, body.Length, s.limits.of(f.Type))
+	b, err := s.keep(ctx, s.fileKey(f.ID), body, body.Length, s.limits.File)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +151,6 @@ func (s *Service) receive(ctx context.Context, named api.NewFile, body *rest.Bod
 	got, err := s.readParts(ctx, id, parts, &named)
 	if err == nil {
 		err = named.Validate()
-	}
-	if err == nil && got.size > s.limits.of(resource.FileType(named.FileType)) {
-		err = api.TooLarge(s.limits.of(resource.FileType(named.FileType)))
 	}
 	if err != nil {
 		if got != nil {

@@ -82,13 +82,12 @@ type FileType string
 
 // The types.
 const (
-	FileJSONL   FileType = "jsonl"
-	FileCSV     FileType = "csv"
-	FileParquet FileType = "parquet"
+	FileJSONL FileType = "jsonl"
+	FileCSV   FileType = "csv"
 )
 
 // Valid reports whether t is one of the types.
-func (t FileType) Valid() bool { return t == FileJSONL || t == FileCSV || t == FileParquet }
+func (t FileType) Valid() bool { return t == FileJSONL || t == FileCSV }
 
 // FileStatus is where a file is on its way through ingestion.
 type FileStatus string

@@ -23,7 +23,7 @@ const (
 // Options of Check.
 type Options struct {
 	Purpose  string                   // FineTune, Eval or Batch
-	Type     string                   // jsonl or csv; for Parquet see CheckParquet
+	Type     string                   // jsonl or csv
 	Problems int                      // how many to keep; 0 means 100
 	Progress func(bytes, lines int64) // called now and then; may be nil
 }

@@ -6,7 +6,7 @@
 // # Words
 //
 //   - A line is a sample: one JSON object of a JSONL file, one record of a CSV
-//     file, one row of a Parquet file. Lines count from 1.
+//     file. Lines count from 1.
 //   - A problem is the first rule that a line breaks, as "Line <n>: <reason>"; the
 //     reason begins with the place in the line.
 //   - The format of a line follows from its fields: general (text), conversation

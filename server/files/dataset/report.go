@@ -12,7 +12,6 @@ const (
 	Conversation = "conversation"      // messages
 	Instruction  = "instruction"       // prompt, completion
 	Preference   = "preference_openai" // input, preferred_output, non_preferred_output
-	Tokenized    = "tokenized"         // rows of token ids
 )
 
 // Report is what Check found.
