@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -208,6 +209,7 @@ func TestResponsesAgainstDescription(t *testing.T) {
 	for _, r := range successes(c.a.Admin) {
 		c.check(t, r)
 	}
+	c.files(t)
 	for _, op := range c.a.Ops() {
 		if beyond[op.Name()] == "" && !c.seen[op.Name()] {
 			t.Errorf("no response of %s was checked", op.Name())
@@ -375,4 +377,39 @@ func TestContractCanFail(t *testing.T) {
 			t.Errorf("%s passes for a %s", wrong, name)
 		}
 	}
+}
+
+// files checks the operations on files, whose requests are not JSON and whose
+// paths have ids.
+func (c *contract) files(t *testing.T) {
+	t.Helper()
+	f, ok, err := sendFile(c.a.Base, c.a.Admin, "fine-tune", trainingData(2))
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	within(t, 10*time.Second, "the end of ingestion", func() bool { return fileOf(t, c.a.Base, c.a.Admin, f.ID).ValidationReport != nil })
+	schema := func(method, path string) *openapi3.Schema {
+		return c.doc.Paths.Find(path).GetOperation(method).Responses.Status(200).Value.Content.Get("application/json").Schema.Value
+	}
+	one, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.validate(t, "/files/upload", "POST /files/upload", schema("POST", "/files/upload"), one)
+	for _, r := range []struct{ method, path, name, described string }{
+		{"GET", "/files", "GET /files", "/files"}, {"GET", "/files/" + f.ID, "GET /files/:id", "/files/{id}"},
+		{"GET", "/files/" + f.ID + "/content", "GET /files/:id/content", ""}, {"DELETE", "/files/" + f.ID, "DELETE /files/:id", "/files/{id}"},
+	} {
+		status, body := send(t, r.method, c.a.Base+"/v1"+r.path, c.a.Admin, "")
+		if status != http.StatusOK {
+			t.Fatalf("%s: %d %s", r.name, status, body)
+		}
+		if r.described != "" {
+			c.validate(t, r.described, r.name, schema(r.method, r.described), []byte(body))
+		} else if body != trainingData(2) {
+			t.Errorf("the content is %q", body)
+		}
+		c.seen[r.name] = true
+	}
+	c.seen["POST /files/upload"] = true
 }

@@ -209,7 +209,6 @@ func TestIngestionThatFails(t *testing.T) {
 type endless struct {
 	left int64
 	peak *atomic.Uint64 // heap in bytes, looked at now and then
-	base uint64
 	n    int
 }
 
