@@ -91,16 +91,5 @@ func (s *chatStream) chunk(choices ...api.ChunkChoice) *api.ChatChunk {
 }
 
 func (s *chatStream) end(u *api.Usage) error {
-	if s.tail.held != nil {
-		s.tail.held.Usage = u
-	}
-	if err := s.tail.flush(); err != nil {
-		return err
-	}
-	if o := s.request.StreamOptions; o == nil || !o.IncludeUsage {
-		return nil
-	}
-	last := s.chunk()
-	last.Usage = u
-	return s.tail.pass(last)
+	return s.tail.end(func(c *api.ChatChunk) { c.Usage = u }, s.request.StreamOptions, func() *api.ChatChunk { return s.chunk() })
 }

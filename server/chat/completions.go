@@ -85,17 +85,10 @@ func (s *completionStream) chunk(ev *engine.Event) *api.CompletionChunk {
 }
 
 func (s *completionStream) end(u *api.Usage) error {
-	if s.tail.held != nil {
-		s.tail.held.Usage = u
-	}
-	if err := s.tail.flush(); err != nil {
-		return err
-	}
-	if o := s.request.StreamOptions; o == nil || !o.IncludeUsage {
-		return nil
-	}
-	return s.tail.pass(&api.CompletionChunk{
-		ID: s.id, Object: "completion.chunk", Created: s.created, Model: s.request.Model,
-		Choices: []api.CompletionChunkChoice{}, Token: &api.CompletionToken{Special: true}, Usage: u,
+	return s.tail.end(func(c *api.CompletionChunk) { c.Usage = u }, s.request.StreamOptions, func() *api.CompletionChunk {
+		return &api.CompletionChunk{
+			ID: s.id, Object: "completion.chunk", Created: s.created, Model: s.request.Model,
+			Choices: []api.CompletionChunkChoice{}, Token: &api.CompletionToken{Special: true},
+		}
 	})
 }

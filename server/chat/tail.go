@@ -1,5 +1,7 @@
 package chat
 
+import "athanor/server/api"
+
 // tail sends chunks, holding back one that ends a choice until it is known
 // whether it is the last, because the last one carries the usage.
 type tail[C any] struct {
@@ -19,6 +21,20 @@ func (t *tail[C]) pass(c *C) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	return t.send(c)
+}
+
+// end sends what is held with the usage in it, and then, when the request asks
+// for it, one more chunk that carries nothing else.
+func (t *tail[C]) end(setUsage func(*C), o *api.StreamOptions, alone func() *C) error {
+	if t.held != nil {
+		setUsage(t.held)
+	}
+	if err := t.flush(); err != nil || o == nil || !o.IncludeUsage {
+		return err
+	}
+	c := alone()
+	setUsage(c)
 	return t.send(c)
 }
 
