@@ -15,12 +15,17 @@ import (
 
 // Service reads and writes model records. Safe for concurrent use.
 type Service struct {
-	kit kit.Kit
-	db  *store.DB
+	kit   kit.Kit
+	db    *store.DB
+	cache cache
 }
 
 // New makes a Service.
-func New(k kit.Kit, db *store.DB) *Service { return &Service{kit: k, db: db} }
+func New(k kit.Kit, db *store.DB) *Service {
+	s := &Service{kit: k, db: db}
+	s.cache.forget()
+	return s
+}
 
 // List answers GET /models: a bare array, or a list object for OpenAI clients.
 func (s *Service) List(ctx context.Context, r *api.ListModelsRequest) (*api.Models, error) {
@@ -78,12 +83,16 @@ func (s *Service) Visible(p resource.ProjectID) ([]*resource.Model, error) {
 }
 
 // Resolve finds a model by name as a project sees it: its own before the
-// shared ones. An unknown name is an api.Error 404.
-func (s *Service) Resolve(p resource.ProjectID, name string) (*resource.Model, error) {
-	var m *resource.Model
+// shared ones. The record is shared: read it only. An unknown name is an
+// api.Error 404.
+func (s *Service) Resolve(p resource.ProjectID, model string) (*resource.Model, error) {
+	m, generation := s.cache.get(name{p, model})
+	if m != nil {
+		return m, nil
+	}
 	err := s.db.View(func(tx *store.Tx) (err error) {
 		for _, owner := range []resource.ProjectID{p, ""} {
-			m, err = store.Models.Lookup(tx, store.ByName, store.Key(string(owner), name))
+			m, err = store.Models.Lookup(tx, store.ByName, store.Key(string(owner), model))
 			if !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
@@ -92,10 +101,11 @@ func (s *Service) Resolve(p resource.ProjectID, name string) (*resource.Model, e
 	})
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, api.ModelNotFound(name)
+		return nil, api.ModelNotFound(model)
 	case err != nil:
 		return nil, fmt.Errorf("find model: %w", err)
 	}
+	s.cache.put(name{p, model}, m, generation)
 	return m, nil
 }
 
@@ -109,6 +119,7 @@ func (s *Service) Register(ctx context.Context, m *resource.Model) error {
 	if err != nil {
 		return fmt.Errorf("register model: %w", err)
 	}
+	s.cache.forget()
 	s.kit.Log.Info("model registered", "model", m.Name, "id", m.ID, "revision", m.Revision)
 	return nil
 }
@@ -122,6 +133,7 @@ func (s *Service) Replace(ctx context.Context, m *resource.Model) error {
 	if err != nil {
 		return fmt.Errorf("replace model: %w", err)
 	}
+	s.cache.forget()
 	s.kit.Log.Info("model replaced", "model", m.Name, "id", m.ID, "revision", m.Revision)
 	return nil
 }

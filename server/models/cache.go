@@ -1,0 +1,47 @@
+package models
+
+import (
+	"sync"
+
+	"athanor/store/resource"
+)
+
+// cache remembers what names stand for, because every request asks: decoding a
+// record was a sixth of the work of a short answer. Its models are only read.
+// Writers call forget after their commit.
+type cache struct {
+	mu         sync.RWMutex // protects fields below
+	generation int
+	models     map[name]*resource.Model
+}
+
+// name is a model's name as one project sees it.
+type name struct {
+	project resource.ProjectID
+	model   string
+}
+
+// get returns the model, nil when it is not known, and the generation that put
+// wants back.
+func (c *cache) get(n name) (*resource.Model, int) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.models[n], c.generation
+}
+
+// put remembers m unless something was written since get.
+func (c *cache) put(n name, m *resource.Model, generation int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.generation == generation {
+		c.models[n] = m
+	}
+}
+
+// forget drops everything.
+func (c *cache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation++
+	c.models = map[name]*resource.Model{}
+}
