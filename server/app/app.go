@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -72,6 +73,10 @@ type App struct {
 func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err error) {
 	if opt.Log == nil {
 		opt.Log = slog.Default()
+	}
+	// Workers are told paths below it.
+	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
+		return nil, err
 	}
 	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1)}
 	if opt.Kit != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"sync"
 
 	"athanor/engine"
@@ -43,13 +42,6 @@ func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
-	}
-	compiled, err := filepath.Abs(a.artifacts.compiledDir(m.Revision))
-	if err != nil {
-		return nil, err
-	}
 	plan, err := a.plans.of(m.Revision, func() (llm.Description, error) { return llm.Inspect(dir, a.cfg.KVMemory) })
 	if err != nil {
 		return nil, fmt.Errorf("inspect the files: %w", err)
@@ -57,7 +49,7 @@ func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error)
 	return a.host.Acquire(ctx, host.Spec{
 		Key: string(m.ID),
 		Spec: worker.Spec{
-			Name: m.Name, Dir: dir, Quantization: string(m.Quantization), CacheDir: compiled,
+			Name: m.Name, Dir: dir, Quantization: string(m.Quantization), CacheDir: a.artifacts.compiledDir(m.Revision),
 			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots,
 			MemoryBytes: weightBytes(m) + plan.KVBytes,
 		},

@@ -50,27 +50,19 @@ func checkCommand() *cobra.Command {
 }
 
 func checkFile(cmd *cobra.Command, name, purpose string, most int) (*dataset.Report, error) {
-	named := api.NewFile{Purpose: purpose, FileName: name}
-	if err := named.Validate(); err != nil {
-		return nil, err
-	}
 	if most < 1 {
 		return nil, errors.New("errors: must be at least 1")
 	}
-	file, err := os.Open(name)
+	named, file, size, err := openNamed(name, purpose)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.finish()
 	show := func(done, _ int64) {
 		if bar.terminal {
-			bar.show("checking", done, info.Size())
+			bar.show("checking", done, size)
 		}
 	}
 	return dataset.Check(cmd.Context(), file, dataset.Options{Purpose: purpose, Type: named.FileType, Problems: most, Progress: show})
@@ -128,26 +120,34 @@ func uploadCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
+// openNamed checks what a file is to be and opens it; size is in bytes.
+func openNamed(name, purpose string) (named api.NewFile, file *os.File, size int64, err error) {
+	named = api.NewFile{Purpose: purpose, FileName: name}
+	if err := named.Validate(); err != nil {
+		return named, nil, 0, err
+	}
+	if file, err = os.Open(name); err != nil {
+		return named, nil, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return named, nil, 0, errors.Join(err, file.Close())
+	}
+	return named, file, info.Size(), nil
+}
+
 // upload streams a file to the server.
 func (c *client) upload(cmd *cobra.Command, name, purpose string) (*api.File, error) {
-	named := api.NewFile{Purpose: purpose, FileName: name}
-	if err := named.Validate(); err != nil {
-		return nil, err
-	}
-	file, err := os.Open(name)
+	named, file, size, err := openNamed(name, purpose)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.finish()
 	body, form := io.Pipe()
 	w := multipart.NewWriter(form)
-	go func() { form.CloseWithError(writeForm(w, named, &shown{r: file, bar: bar, total: info.Size()})) }()
+	go func() { form.CloseWithError(writeForm(w, named, &shown{r: file, bar: bar, total: size})) }()
 	defer body.Close() // ends the goroutine when the server answers early
 	resp, err := c.do(cmd.Context(), http.MethodPost, "/files", w.FormDataContentType(), body)
 	if err != nil {
