@@ -34,8 +34,8 @@ type stepper struct {
 	cache    []compute.Buffer
 }
 
-// convert builds the graph of a model folder beside its weights in out.
-func convert(t testing.TB, dir, out string, opt family.GraphOptions) (*onnx.Model, family.Family) {
+// openModel opens a model folder and its weights until the test ends.
+func openModel(t testing.TB, dir string) (family.Family, *weights.Archive) {
 	t.Helper()
 	f, err := family.Open(os.DirFS(dir))
 	if err != nil {
@@ -45,7 +45,14 @@ func convert(t testing.TB, dir, out string, opt family.GraphOptions) (*onnx.Mode
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
+	t.Cleanup(func() { a.Close() })
+	return f, a
+}
+
+// convert builds the graph of a model folder beside its weights in out.
+func convert(t testing.TB, dir, out string, opt family.GraphOptions) (*onnx.Model, family.Family) {
+	t.Helper()
+	f, a := openModel(t, dir)
 	if err := f.Check(a); err != nil {
 		t.Fatal(err)
 	}

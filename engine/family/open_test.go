@@ -218,15 +218,7 @@ var tiny = enginetest.DecoderShape{
 
 func check(t testing.TB, dir string) error {
 	t.Helper()
-	f, err := family.Open(os.DirFS(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := weights.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
+	f, a := openModel(t, dir)
 	return f.Check(a)
 }
 
@@ -308,15 +300,7 @@ func TestDifferentOutputWins(t *testing.T) {
 
 func TestGraphRefusesOptions(t *testing.T) {
 	dir := writeDecoder(t, tiny, 1)
-	f, err := family.Open(os.DirFS(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := weights.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
+	f, a := openModel(t, dir)
 	w, err := weights.NewWriter(t.Context(), filepath.Join(t.TempDir(), "w"))
 	if err != nil {
 		t.Fatal(err)
