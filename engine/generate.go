@@ -44,6 +44,9 @@ type GenerateRequest struct {
 	// TemplateKwargs are extra variables for the chat template.
 	TemplateKwargs map[string]json.RawMessage `json:"template_kwargs,omitempty"`
 
+	// Adapter is applied to the model for this request, nil for the model alone.
+	Adapter *Adapter `json:"adapter,omitempty"`
+
 	// MaxTokens bounds each choice; 0 means until a stop or the end of the context.
 	MaxTokens int `json:"max_tokens,omitempty"`
 	// TruncateToContext lowers MaxTokens to what fits instead of refusing.
@@ -58,6 +61,12 @@ type GenerateRequest struct {
 	// Seed makes the result repeatable; choice i uses Seed+i. Always set: the
 	// caller draws one when the user gave none.
 	Seed uint64 `json:"seed"`
+}
+
+// Adapter names a low-rank adapter of the loaded model.
+type Adapter struct {
+	Key string `json:"key"` // identity of the content; one key, one content
+	Dir string `json:"dir"` // PEFT folder that the worker can read
 }
 
 // Sampling holds the sampling parameters. Pointers distinguish "not given",
