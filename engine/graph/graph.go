@@ -19,9 +19,9 @@ type builder struct {
 	inputs       []*Value
 	outputs      []*Value
 	initializers []*onnx.Tensor
-	names        map[string]bool // of inputs, outputs and weights
-	counts       map[string]int  // nodes by scope and operator
-	integers     map[string]*Value
+	names        map[string]bool   // of inputs, outputs and weights
+	counts       map[string]int    // nodes by scope and operator
+	constants    map[string]*Value // by kind and values
 }
 
 // node is an onnx.Node whose values may still be renamed.
@@ -29,6 +29,7 @@ type node struct {
 	name, op, domain string
 	inputs, outputs  []*Value // nil where omitted
 	attributes       []onnx.Attribute
+	stop             bool // no gradient passes
 }
 
 // Build calls fn with an empty graph and returns the model that it made. A
@@ -44,7 +45,7 @@ func Build(fn func(*Graph)) (model *onnx.Model, err error) {
 			model, err = nil, e
 		}
 	}()
-	b := &builder{names: map[string]bool{}, counts: map[string]int{}, integers: map[string]*Value{}}
+	b := &builder{names: map[string]bool{}, counts: map[string]int{}, constants: map[string]*Value{}}
 	fn(&Graph{b: b})
 	if len(b.outputs) == 0 {
 		fail("Build", "the graph has no output")
@@ -174,6 +175,10 @@ func elementType(op string, d tensor.DType) onnx.DataType {
 		return onnx.Uint8
 	case tensor.Bool:
 		return onnx.BoolType
+	case tensor.U4:
+		return onnx.Uint4
+	case tensor.I4:
+		return onnx.Int4
 	}
 	fail(op, "element type %s has no ONNX type", d)
 	return 0
@@ -187,4 +192,23 @@ func integer(name string, v int) onnx.Attribute {
 
 func float(name string, v float32) onnx.Attribute {
 	return onnx.Attribute{Name: name, Type: onnx.AttrFloat, F: v}
+}
+
+func integers(name string, v ...int) onnx.Attribute {
+	a := onnx.Attribute{Name: name, Type: onnx.AttrInts}
+	for _, n := range v {
+		a.Ints = append(a.Ints, int64(n))
+	}
+	return a
+}
+
+func truth(v bool) int {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func text(name, v string) onnx.Attribute {
+	return onnx.Attribute{Name: name, Type: onnx.AttrString, S: []byte(v)}
 }

@@ -47,7 +47,7 @@ func TestMistakes(t *testing.T) {
 		"Add: shapes of":                   func(g *graph.Graph) { g.Add(f(g, "x", symB), f(g, "y", symS)) },
 		"Mul: types of":                    func(g *graph.Graph) { g.Mul(f(g, "x"), g.Input("y", tensor.I64)) },
 		"Reshape: x f32[B,6] has other el": func(g *graph.Graph) { g.Reshape(f(g, "x", symB, fixed(6)), symB, fixed(5)) },
-		"Reshape: x f32[B,S] to [S,B] mov": func(g *graph.Graph) { g.Reshape(f(g, "x", symB, symS), symS, symB) },
+		"Reshape: no input has the dimens": func(g *graph.Graph) { g.Reshape(f(g, "x", graph.Product(symB, symS)), symB, symS) },
 		"Gather: w f32[2,2] by x f32[B]":   func(g *graph.Graph) { g.Gather(w(g, "w", 2, 2), f(g, "x", symB)) },
 		"GatherND: x f32[B,S]": func(g *graph.Graph) {
 			g.GatherRows(f(g, "x", symB, symS), g.Input("i", tensor.I64, symR, symR, fixed(1)))

@@ -21,6 +21,72 @@ func (g *Graph) MatMulTransposed(x, w *Value) *Value {
 	return g.one(op, onnx.DomainMicrosoft, []*Value{x, w}, []onnx.Attribute{integer("transB", 1)}, tensor.F32, shape)
 }
 
+// MatMul multiplies the matrices a [..., M, K] and b [..., K, N], whose leading
+// dimensions are the same: [..., M, N].
+func (g *Graph) MatMul(a, b *Value) *Value {
+	const op = "MatMul"
+	wantReal(op, a, b)
+	rank := a.Rank()
+	if rank < 2 || b.Rank() != rank || !slices.Equal(a.shape[:rank-2], b.shape[:rank-2]) || a.Dim(-1) != b.Dim(-2) {
+		fail(op, "%s by %s", a, b)
+	}
+	shape := slices.Clone(a.shape)
+	shape[rank-1] = b.shape[rank-1]
+	return g.one(op, onnx.DomainONNX, []*Value{a, b}, nil, a.dtype, shape)
+}
+
+// Gemm multiplies two matrices [M, K] and [K, N], each stored the other way
+// round where transposed is set: [M, N]. The standard form of a linear layer
+// whose weight [N, K] serves forward (transB) and backward (no transposition).
+func (g *Graph) Gemm(a, b *Value, transA, transB bool) *Value {
+	const op = "Gemm"
+	wantReal(op, a, b)
+	if a.Rank() != 2 || b.Rank() != 2 {
+		fail(op, "%s by %s", a, b)
+	}
+	i, j := truth(transA), truth(transB)
+	if a.shape[1-i] != b.shape[j] {
+		fail(op, "%s by %s, transposed: %v, %v", a, b, transA, transB)
+	}
+	var attributes []onnx.Attribute
+	if transA {
+		attributes = append(attributes, integer("transA", 1))
+	}
+	if transB {
+		attributes = append(attributes, integer("transB", 1))
+	}
+	return g.one(op, onnx.DomainONNX, []*Value{a, b}, attributes, a.dtype, Shape{a.shape[i], b.shape[1-j]})
+}
+
+// Dequantize widens codes (int8, uint8 or 4 bits) with one scale, and one zero
+// of the codes' type or nil for 0, for each block of elements along an axis:
+// (code - zero) * scale. The scales have the shape of the codes but for that
+// axis, which has ceil(n/block).
+func (g *Graph) Dequantize(codes, scales, zeros *Value, axis, block int) *Value {
+	const op = "DequantizeLinear"
+	wantFloat(op, scales)
+	switch codes.dtype {
+	case tensor.I8, tensor.U8, tensor.I4, tensor.U4:
+	default:
+		fail(op, "%s are no codes", codes)
+	}
+	n, ok := codes.Dim(axis).Size()
+	if !ok || axis < 0 || block <= 0 {
+		fail(op, "%s along axis %d in blocks of %d", codes, axis, block)
+	}
+	shape := slices.Clone(codes.shape)
+	shape[axis] = Fixed((n + block - 1) / block)
+	scales.Dims(shape...)
+	in := []*Value{codes, scales}
+	if zeros != nil {
+		if zeros.Dims(shape...).dtype != codes.dtype {
+			fail(op, "types of %s and %s differ", codes, zeros)
+		}
+		in = append(in, zeros)
+	}
+	return g.one(op, onnx.DomainONNX, in, []onnx.Attribute{integer("axis", axis), integer("block_size", block)}, scales.dtype, codes.shape)
+}
+
 // Blocks is a matrix [N, K] in a block quantisation: each row is cut into
 // blocks of Block values with one scale each. Codes of 4 bits are packed two
 // to a byte, the first in the low half.

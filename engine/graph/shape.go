@@ -7,8 +7,10 @@ import (
 	"athanor/engine/tensor"
 )
 
-// Reshape gives x other dimensions over the same elements. Symbols must keep
-// their place, counted from the left, or be only one that moves.
+// Reshape gives x other dimensions over the same elements. Dimensions are
+// joined with Product and may be taken apart again. Where two or more symbols
+// come to stand at other places than in x, all but one must be a dimension of
+// an input of the model, which then tells its size.
 func (g *Graph) Reshape(x *Value, to ...Dim) *Value {
 	n, symbols := x.shape.product()
 	m, wanted := Shape(to).product()
@@ -16,7 +18,7 @@ func (g *Graph) Reshape(x *Value, to ...Dim) *Value {
 		fail("Reshape", "%s has other elements than %s", x, Shape(to))
 	}
 	target := make([]int64, len(to))
-	moved := 0
+	var moved []int
 	for i, d := range to {
 		switch {
 		case d.symbol == "":
@@ -24,14 +26,104 @@ func (g *Graph) Reshape(x *Value, to ...Dim) *Value {
 		case i < len(x.shape) && x.shape[i] == d:
 			target[i] = 0 // "the same as in the input"
 		default:
-			target[i] = -1
-			moved++
+			target[i] = -1 // "whatever is left"
+			moved = append(moved, i)
 		}
 	}
-	if moved > 1 {
-		fail("Reshape", "%s to %s moves more than one symbol", x, Shape(to))
+	if len(moved) < 2 {
+		return g.one("Reshape", onnx.DomainONNX, []*Value{x, g.Int64s(target...)}, nil, x.dtype, to)
 	}
-	return g.one("Reshape", onnx.DomainONNX, []*Value{x, g.Int64s(target...)}, nil, x.dtype, to)
+	left := moved[0] // the one that no input tells, if there is such
+	for _, i := range moved {
+		if _, _, ok := g.inputWith(to[i]); !ok {
+			left = i
+		}
+	}
+	return g.one("Reshape", onnx.DomainONNX, []*Value{x, g.sizes("Reshape", to, target, left)}, nil, x.dtype, to)
+}
+
+// Expand repeats x, lined up from the right, to a shape. Its symbols must be
+// dimensions of inputs of the model.
+func (g *Graph) Expand(x *Value, to ...Dim) *Value {
+	if shape, ok := broadcast(x.shape, to); !ok || !slices.Equal(shape, Shape(to)) {
+		fail("Expand", "%s does not stretch to %s", x, Shape(to))
+	}
+	target := make([]int64, len(to))
+	for i, d := range to {
+		target[i] = int64(d.size)
+		if d.symbol != "" {
+			target[i] = -1
+		}
+	}
+	return g.one("Expand", onnx.DomainONNX, []*Value{x, g.sizes("Expand", to, target, -1)}, nil, x.dtype, to)
+}
+
+// sizes is a vector of target, with the sizes of dimensions in place of -1
+// except at index left.
+func (g *Graph) sizes(op string, to Shape, target []int64, left int) *Value {
+	var parts []*Value
+	for i, n := range target {
+		if n != -1 || i == left {
+			parts = append(parts, g.Int64s(n))
+			continue
+		}
+		n, names := to[i].factors()
+		var size *Value
+		for _, name := range names {
+			v, axis, ok := g.inputWith(Symbol(name))
+			if !ok {
+				fail(op, "no input has the dimension %s", name)
+			}
+			if length := g.Length(v, axis); size == nil {
+				size = length
+			} else {
+				size = g.Mul(size, length)
+			}
+		}
+		if n != 1 {
+			size = g.Mul(size, g.Int64s(int64(n)))
+		}
+		parts = append(parts, size)
+	}
+	if !slices.Contains(target, -1) {
+		return g.Int64s(target...)
+	}
+	return g.Concat(0, parts...)
+}
+
+// inputWith finds an input of the model that has a dimension.
+func (g *Graph) inputWith(d Dim) (v *Value, axis int, ok bool) {
+	for _, in := range g.b.inputs {
+		if axis := slices.Index(in.shape, d); axis >= 0 {
+			return in, axis, true
+		}
+	}
+	return nil, 0, false
+}
+
+// Transpose reorders the dimensions: dimension i of the result is dimension
+// perm[i] of x.
+func (g *Graph) Transpose(x *Value, perm ...int) *Value {
+	shape := make(Shape, len(perm))
+	sorted := slices.Sorted(slices.Values(perm))
+	for i, p := range perm {
+		if len(perm) != x.Rank() || sorted[i] != i {
+			fail("Transpose", "%s by %v", x, perm)
+		}
+		shape[i] = x.shape[p]
+	}
+	return g.one("Transpose", onnx.DomainONNX, []*Value{x}, []onnx.Attribute{integers("perm", perm...)}, x.dtype, shape)
+}
+
+// Slice keeps the elements from..to-1 along one axis, whose dimension is fixed.
+func (g *Graph) Slice(x *Value, axis, from, to int) *Value {
+	if n, ok := x.Dim(axis).Size(); !ok || axis < 0 || from < 0 || from > to || to > n {
+		fail("Slice", "%s from %d to %d along axis %d", x, from, to, axis)
+	}
+	shape := slices.Clone(x.shape)
+	shape[axis] = Fixed(to - from)
+	in := []*Value{x, g.Int64s(int64(from)), g.Int64s(int64(to)), g.Int64s(int64(axis))}
+	return g.one("Slice", onnx.DomainONNX, in, nil, x.dtype, shape)
 }
 
 // Unsqueeze inserts a dimension of 1 at axis.
@@ -100,6 +192,53 @@ func (g *Graph) GatherRows(data, ids *Value) *Value {
 	}
 	shape := append(Shape{ids.shape[0], ids.shape[1]}, data.shape[2:]...)
 	return g.one("GatherND", onnx.DomainONNX, []*Value{data, ids}, []onnx.Attribute{integer("batch_dims", 1)}, data.dtype, shape)
+}
+
+// GatherElements picks along one axis: ids has the rank of x and is lined up
+// with it in the other dimensions; the result has the shape of ids.
+func (g *Graph) GatherElements(x, ids *Value, axis int) *Value {
+	wantElements("GatherElements", x, ids, axis)
+	return g.one("GatherElements", onnx.DomainONNX, []*Value{x, ids}, []onnx.Attribute{integer("axis", axis)}, x.dtype, ids.shape)
+}
+
+// ScatterElements adds updates, shaped like ids, to x at the places that
+// GatherElements would pick. Places may repeat.
+func (g *Graph) ScatterElements(x, ids, updates *Value, axis int) *Value {
+	wantElements("ScatterElements", x, ids, axis)
+	updates.Dims(ids.shape...)
+	wantReal("ScatterElements", x, updates)
+	attributes := []onnx.Attribute{integer("axis", axis), text("reduction", "add")}
+	return g.one("ScatterElements", onnx.DomainONNX, []*Value{x, ids, updates}, attributes, x.dtype, x.shape)
+}
+
+func wantElements(op string, x, ids *Value, axis int) {
+	if ids.dtype != tensor.I64 || ids.Rank() != x.Rank() || axis < 0 || axis >= x.Rank() {
+		fail(op, "%s by %s along axis %d", x, ids, axis)
+	}
+	for i, d := range ids.shape {
+		if i != axis && d != x.shape[i] {
+			fail(op, "%s by %s along axis %d", x, ids, axis)
+		}
+	}
+}
+
+// ScatterRows adds updates [ids..., ...] to the rows of x [n, ...] that ids
+// name, the counterpart of Gather. Rows may repeat.
+func (g *Graph) ScatterRows(x, ids, updates *Value) *Value {
+	const op = "ScatterND"
+	wantReal(op, x, updates)
+	if x.Rank() == 0 || ids.dtype != tensor.I64 {
+		fail(op, "%s by %s", x, ids)
+	}
+	updates.Dims(append(slices.Clone(ids.shape), x.shape[1:]...)...)
+	at := g.Unsqueeze(ids, ids.Rank())
+	return g.one(op, onnx.DomainONNX, []*Value{x, at, updates}, []onnx.Attribute{text("reduction", "add")}, x.dtype, x.shape)
+}
+
+// Zeros is a tensor of zeros, float32 or float64. Symbols of the shape must be
+// dimensions of inputs of the model.
+func (g *Graph) Zeros(dtype tensor.DType, shape ...Dim) *Value {
+	return g.Expand(g.Scalar(0, dtype), shape...)
 }
 
 // Length is the size of one dimension of x as an int64 vector of one element.

@@ -16,6 +16,35 @@ type Dim struct {
 	symbol string
 }
 
+// Product is the dimension that two or more are together when a Reshape joins
+// them: a number, or a symbol such as "2*B*S". The order does not matter.
+func Product(dims ...Dim) Dim {
+	n, symbols := Shape(dims).product()
+	if len(symbols) == 0 {
+		return Fixed(n)
+	}
+	if n != 1 {
+		symbols = append([]string{strconv.Itoa(n)}, symbols...)
+	}
+	return Symbol(strings.Join(symbols, "*"))
+}
+
+// factors takes a product apart.
+func (d Dim) factors() (n int, symbols []string) {
+	if d.symbol == "" {
+		return d.size, nil
+	}
+	n = 1
+	for _, f := range strings.Split(d.symbol, "*") {
+		if size, err := strconv.Atoi(f); err == nil {
+			n *= size
+		} else {
+			symbols = append(symbols, f)
+		}
+	}
+	return n, symbols
+}
+
 // Fixed is a dimension of n, which must not be negative.
 func Fixed(n int) Dim {
 	if n < 0 {
@@ -24,7 +53,7 @@ func Fixed(n int) Dim {
 	return Dim{size: n}
 }
 
-// Symbol is a named dimension.
+// Symbol is a named dimension. A name with a "*" is a Product.
 func Symbol(name string) Dim { return Dim{symbol: name} }
 
 // Size is the number, and whether there is one.
@@ -54,11 +83,9 @@ func (s Shape) String() string {
 func (s Shape) product() (int, []string) {
 	n, symbols := 1, []string{}
 	for _, d := range s {
-		if d.symbol != "" {
-			symbols = append(symbols, d.symbol)
-		} else {
-			n *= d.size
-		}
+		size, names := d.factors()
+		n *= size
+		symbols = append(symbols, names...)
 	}
 	slices.Sort(symbols)
 	return n, symbols
@@ -69,8 +96,17 @@ type Value struct {
 	name  string
 	dtype tensor.DType
 	shape Shape
-	fixed bool // the name cannot change: an input, a weight or an output
+	fixed bool    // the name cannot change: an input, a weight or an output
+	ints  []int64 // the elements of a constant made by Int64s or Int64
 }
+
+// Name is the name in the model; the name of the result of a node changes when
+// it becomes an output.
+func (v *Value) Name() string { return v.name }
+
+// Int64s are the elements of a constant made by Graph.Int64s, nil for all
+// other values. The caller must not change them.
+func (v *Value) Int64s() []int64 { return v.ints }
 
 // DType is the element type.
 func (v *Value) DType() tensor.DType { return v.dtype }

@@ -3,6 +3,7 @@ package graph
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"athanor/engine/onnx"
 	"athanor/engine/tensor"
@@ -40,15 +41,37 @@ func (g *Graph) Int64(value int64) *Value { return g.constant("int64", nil, []in
 
 func (g *Graph) constant(kind string, shape []int, values []int64) *Value {
 	name := fmt.Sprintf("%s%v", kind, values)
-	if v := g.b.integers[name]; v != nil {
-		return v
-	}
 	var raw []byte
 	for _, v := range values {
 		raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 	}
-	v := g.initializer(name, tensor.I64, shape, &onnx.Tensor{Raw: raw})
-	g.b.integers[name] = v
+	v := g.shared(name, tensor.I64, shape, raw)
+	v.ints = values
+	return v
+}
+
+// Scalar is a floating-point constant of rank 0, rounded to its type (float32
+// or float64). Equal ones share one tensor.
+func (g *Graph) Scalar(value float64, dtype tensor.DType) *Value {
+	var raw []byte
+	switch dtype {
+	case tensor.F32:
+		raw = binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(value)))
+	case tensor.F64:
+		raw = binary.LittleEndian.AppendUint64(nil, math.Float64bits(value))
+	default:
+		fail("Scalar", "%s is neither float32 nor float64", dtype)
+	}
+	return g.shared(fmt.Sprintf("%s[%v]", dtype, value), dtype, nil, raw)
+}
+
+// shared is a constant that is made once under a name that tells its value.
+func (g *Graph) shared(name string, dtype tensor.DType, shape []int, raw []byte) *Value {
+	if v := g.b.constants[name]; v != nil {
+		return v
+	}
+	v := g.initializer(name, dtype, shape, &onnx.Tensor{Raw: raw})
+	g.b.constants[name] = v
 	return v
 }
 
@@ -71,8 +94,8 @@ func byteSize(v *Value) int64 {
 		dims[i] = int64(d.size)
 	}
 	n, ok := tensor.Elements(dims)
-	if size := int64(v.dtype.Size()); ok && n <= (1<<62)/size {
-		return n * size
+	if ok && n <= (1<<62)/8 {
+		return int64(v.dtype.Bytes(int(n)))
 	}
 	fail("weight", "%s is too large", v)
 	return 0

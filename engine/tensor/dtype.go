@@ -17,10 +17,12 @@ const (
 	I8
 	U8
 	Bool
+	U4 // two to a byte, the first in the low half
+	I4 // likewise, in two's complement
 )
 
-var dtypeNames = [...]string{"invalid", "f32", "f16", "bf16", "f64", "i64", "i32", "i8", "u8", "bool"}
-var dtypeSizes = [...]int{0, 4, 2, 2, 8, 8, 4, 1, 1, 1}
+var dtypeNames = [...]string{"invalid", "f32", "f16", "bf16", "f64", "i64", "i32", "i8", "u8", "bool", "u4", "i4"}
+var dtypeSizes = [...]int{0, 4, 2, 2, 8, 8, 4, 1, 1, 1, 0, 0}
 
 // String is the short lower-case name.
 func (d DType) String() string {
@@ -30,10 +32,19 @@ func (d DType) String() string {
 	return fmt.Sprintf("dtype(%d)", uint8(d))
 }
 
-// Size is the size of one element in bytes, 0 for an invalid type.
+// Size is the size of one element in bytes, 0 for an invalid type and for the
+// types of 4 bits: see Bytes.
 func (d DType) Size() int {
 	if int(d) < len(dtypeSizes) {
 		return dtypeSizes[d]
 	}
 	return 0
+}
+
+// Bytes is the size of n elements in bytes, 0 for an invalid type.
+func (d DType) Bytes(n int) int {
+	if d == U4 || d == I4 {
+		return n/2 + n%2
+	}
+	return n * d.Size()
 }
