@@ -3,6 +3,7 @@ package refexec
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"athanor/engine/onnx"
 	"athanor/engine/tensor"
@@ -12,11 +13,12 @@ import (
 const maxElements = 1 << 30
 
 // array is a tensor value. Floating-point elements are in f, all others in i,
-// one number each whatever their size; typ says what they stand for.
+// one number each whatever their size; typ says what they stand for. Between
+// two operators floats have values that typ can hold: see round.
 type array struct {
 	typ   onnx.DataType
 	shape []int
-	f     []float32
+	f     []float64
 	i     []int64
 }
 
@@ -36,7 +38,7 @@ func newArray(typ onnx.DataType, shape ...int) (*array, error) {
 	}
 	a := &array{typ: typ, shape: append([]int{}, shape...)}
 	if isFloat(typ) {
-		a.f = make([]float32, n)
+		a.f = make([]float64, n)
 	} else {
 		a.i = make([]int64, n)
 	}
@@ -65,17 +67,18 @@ func (a *array) set(i int, b *array, j int) {
 }
 
 // at is element i as a float.
-func (a *array) at(i int) float32 {
+func (a *array) at(i int) float64 {
 	if isFloat(a.typ) {
 		return a.f[i]
 	}
-	return float32(a.i[i])
+	return float64(a.i[i])
 }
 
 // dtypes are the types of buffers by those of models.
 var dtypes = map[onnx.DataType]tensor.DType{
 	onnx.Float: tensor.F32, onnx.Float16: tensor.F16, onnx.BFloat16: tensor.BF16, onnx.Double: tensor.F64,
 	onnx.Int64: tensor.I64, onnx.Int32: tensor.I32, onnx.Int8: tensor.I8, onnx.Uint8: tensor.U8, onnx.BoolType: tensor.Bool,
+	onnx.Int4: tensor.I4, onnx.Uint4: tensor.U4,
 }
 
 // fromBytes reads an array from its little-endian form.
@@ -85,7 +88,7 @@ func fromBytes(typ onnx.DataType, shape []int, raw []byte) (*array, error) {
 		return nil, err
 	}
 	if isFloat(typ) {
-		return a, tensor.Float32s(a.f, raw, dtypes[typ])
+		return a, readFloats(a.f, raw, dtypes[typ])
 	}
 	if want := (len(a.i)*typ.Bits() + 7) / 8; typ.Bits() == 0 || len(raw) != want {
 		return nil, fmt.Errorf("%d bytes for shape %v of data type %d", len(raw), shape, typ)
@@ -94,6 +97,42 @@ func fromBytes(typ onnx.DataType, shape []int, raw []byte) (*array, error) {
 		a.i[i] = intAt(typ, raw, i)
 	}
 	return a, nil
+}
+
+// readFloats decodes floating-point elements of any type.
+func readFloats(dst []float64, raw []byte, dtype tensor.DType) error {
+	if dtype == tensor.F64 && len(raw) == 8*len(dst) {
+		for i := range dst {
+			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))
+		}
+		return nil
+	}
+	narrow := make([]float32, len(dst))
+	err := tensor.Float32s(narrow, raw, dtype)
+	for i, v := range narrow {
+		dst[i] = float64(v)
+	}
+	return err
+}
+
+// round brings every float to the nearest one that the type can hold. It is
+// done once, to the results of an operator, so that kernels compute in float64.
+func (a *array) round() {
+	for i, v := range a.f {
+		a.f[i] = rounded(a.typ, v)
+	}
+}
+
+func rounded(t onnx.DataType, v float64) float64 {
+	switch t {
+	case onnx.Float:
+		return float64(float32(v))
+	case onnx.Float16:
+		return float64(tensor.F16ToF32(tensor.F32ToF16(float32(v))))
+	case onnx.BFloat16:
+		return float64(tensor.BF16ToF32(tensor.F32ToBF16(float32(v))))
+	}
+	return v
 }
 
 // intAt is element i of a little-endian integer tensor; 4-bit elements are
@@ -122,11 +161,18 @@ func intAt(typ onnx.DataType, raw []byte, i int) int64 {
 
 // putBytes writes an array in its little-endian form.
 func (a *array) putBytes(raw []byte) error {
-	if a.typ == onnx.Double {
-		return fmt.Errorf("float64 outputs are not supported")
+	if a.typ == onnx.Double && len(raw) == 8*len(a.f) {
+		for i, v := range a.f {
+			binary.LittleEndian.PutUint64(raw[8*i:], math.Float64bits(v))
+		}
+		return nil
 	}
 	if isFloat(a.typ) {
-		return tensor.PutFloat32s(raw, a.f, dtypes[a.typ])
+		narrow := make([]float32, len(a.f))
+		for i, v := range a.f {
+			narrow[i] = float32(v)
+		}
+		return tensor.PutFloat32s(raw, narrow, dtypes[a.typ])
 	}
 	size := dtypes[a.typ].Size()
 	if size == 0 || len(raw) != size*len(a.i) {

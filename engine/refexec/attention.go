@@ -18,7 +18,7 @@ type attention struct {
 	last             []int64 // per row: the index of its last position
 	first            bool    // a first prompt: every row starts at position 0
 
-	query, newKey, newValue []float32 // [B, S, heads, D]
+	query, newKey, newValue []float64 // [B, S, heads, D]
 	cos, sin                *array    // [positions, D/2]
 	key, value              *array    // the caches, [B, K, M, D]
 }
@@ -170,7 +170,7 @@ func (a *attention) append(b, s, pos int) error {
 }
 
 // attend computes one head of one new position.
-func (a *attention) attend(out []float32, b, s, h, pos int) error {
+func (a *attention) attend(out []float64, b, s, h, pos int) error {
 	q, err := a.rotate(a.query[((b*a.S+s)*a.N+h)*a.D:][:a.D], pos)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (a *attention) attend(out []float32, b, s, h, pos int) error {
 	for j := range weights {
 		k, dot := a.key.f[base+(from+j)*a.D:][:a.D], 0.0
 		for d := range a.D {
-			dot += float64(q[d]) * float64(k[d])
+			dot += q[d] * k[d]
 		}
 		weights[j] = dot * a.scale
 		if a.softcap > 0 {
@@ -195,16 +195,16 @@ func (a *attention) attend(out []float32, b, s, h, pos int) error {
 	for d := range a.D {
 		sum := 0.0
 		for j, w := range weights {
-			sum += w * float64(a.value.f[base+(from+j)*a.D+d])
+			sum += w * a.value.f[base+(from+j)*a.D+d]
 		}
-		out[d] = float32(sum)
+		out[d] = sum
 	}
 	return nil
 }
 
 // rotate applies the rotary embedding (Su and others 2021, arXiv:2104.09864):
 // pairs are the halves of the head, or its neighbours when interleaved.
-func (a *attention) rotate(x []float32, pos int) ([]float32, error) {
+func (a *attention) rotate(x []float64, pos int) ([]float64, error) {
 	if !a.rotary {
 		return x, nil
 	}
@@ -212,16 +212,16 @@ func (a *attention) rotate(x []float32, pos int) ([]float32, error) {
 	if pos >= a.cos.shape[0] || 2*half > a.D || a.sin.size() != a.cos.size() {
 		return nil, fmt.Errorf("position %d, rotary tables %v", pos, a.cos.shape)
 	}
-	y := append([]float32{}, x...)
+	y := append([]float64{}, x...)
 	for i := range half {
 		first, second := i, i+half
 		if a.interleaved {
 			first, second = 2*i, 2*i+1
 		}
-		cos, sin := float64(a.cos.f[pos*half+i]), float64(a.sin.f[pos*half+i])
-		u, v := float64(x[first]), float64(x[second])
-		y[first] = float32(u*cos - v*sin)
-		y[second] = float32(v*cos + u*sin)
+		cos, sin := a.cos.f[pos*half+i], a.sin.f[pos*half+i]
+		u, v := x[first], x[second]
+		y[first] = u*cos - v*sin
+		y[second] = v*cos + u*sin
 	}
 	return y, nil
 }

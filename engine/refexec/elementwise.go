@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"athanor/engine/onnx"
-	"athanor/engine/tensor"
 )
 
 // unaryOps are the operators that map one float to one float.
@@ -39,7 +38,7 @@ func unary(op func(float64) float64) kernel {
 			return nil, err
 		}
 		for i, v := range x.f {
-			y.f[i] = float32(op(float64(v)))
+			y.f[i] = op(v)
 		}
 		for i, v := range x.i {
 			y.i[i] = int64(op(float64(v)))
@@ -107,7 +106,7 @@ func combine(op binaryOp, a, b *array) (*array, error) {
 	}
 	walk(shape, func(at int, o []int) {
 		if float {
-			y.f[at] = float32(op.f(float64(a.f[o[0]]), float64(b.at(o[1]))))
+			y.f[at] = op.f(a.f[o[0]], b.at(o[1]))
 		} else {
 			y.i[at] = op.i(a.i[o[0]], b.i[o[1]])
 		}
@@ -152,7 +151,7 @@ func compare(op func(order int) bool) kernel {
 // order compares two elements of the same kind.
 func order(a *array, i int, b *array, j int) int {
 	if isFloat(a.typ) {
-		return sign(float64(a.f[i]) - float64(b.f[j]))
+		return sign(a.f[i] - b.f[j])
 	}
 	switch x, y := a.i[i], b.i[j]; {
 	case x < y:
@@ -199,7 +198,7 @@ func where(c *call) ([]*array, error) {
 	return []*array{z}, nil
 }
 
-// cast converts elements; floats lose their fraction, halves are rounded.
+// cast converts elements; floats lose their fraction on the way to integers.
 func cast(c *call) ([]*array, error) {
 	if err := c.need(1); err != nil {
 		return nil, err
@@ -219,7 +218,7 @@ func cast(c *call) ([]*array, error) {
 				y.i[i] = 1
 			}
 		case isFloat(to):
-			y.f[i] = round(to, x.at(i))
+			y.f[i] = x.at(i)
 		case isFloat(x.typ):
 			y.i[i] = wrap(to, int64(x.f[i]))
 		default:
@@ -229,20 +228,13 @@ func cast(c *call) ([]*array, error) {
 	return []*array{y}, nil
 }
 
-// round is v as it is after being stored in a floating-point type.
-func round(to onnx.DataType, v float32) float32 {
-	switch to {
-	case onnx.Float16:
-		return tensor.F16ToF32(tensor.F32ToF16(v))
-	case onnx.BFloat16:
-		return tensor.BF16ToF32(tensor.F32ToBF16(v))
-	}
-	return v
-}
-
 // wrap is v as it is after being stored in an integer type.
 func wrap(to onnx.DataType, v int64) int64 {
 	switch to {
+	case onnx.Int4:
+		return int64(int8(v<<4) >> 4)
+	case onnx.Uint4:
+		return v & 15
 	case onnx.Int8:
 		return int64(int8(v))
 	case onnx.Uint8:
@@ -262,7 +254,7 @@ func rangeOf(c *call) ([]*array, error) {
 	if slices.ContainsFunc(c.in[:3], func(a *array) bool { return a.size() != 1 || a.typ != start.typ }) || delta.at(0) == 0 {
 		return nil, errors.New("want three scalars of one type and a step")
 	}
-	n := max(0, math.Ceil((float64(limit.at(0))-float64(start.at(0)))/float64(delta.at(0))))
+	n := max(0, math.Ceil((limit.at(0)-start.at(0))/delta.at(0)))
 	if n > maxElements {
 		return nil, fmt.Errorf("%g elements", n)
 	}
@@ -271,7 +263,7 @@ func rangeOf(c *call) ([]*array, error) {
 		return nil, err
 	}
 	for i := range y.f {
-		y.f[i] = start.f[0] + float32(i)*delta.f[0]
+		y.f[i] = start.f[0] + float64(i)*delta.f[0]
 	}
 	for i := range y.i {
 		y.i[i] = start.i[0] + int64(i)*delta.i[0]

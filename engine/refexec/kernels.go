@@ -8,6 +8,7 @@ var kernels = map[string]kernel{
 	"Reshape": reshape, "Transpose": transpose, "Concat": concat, "Split": split, "Slice": slice,
 	"Shape": shapeOf, "Unsqueeze": unsqueeze, "Squeeze": squeeze, "Expand": expand,
 	"Gather": gather, "GatherND": gatherND, "Identity": identity, "Constant": constant,
+	"GatherElements": gatherElements, "ScatterElements": scatterElements, "ScatterND": scatterND,
 	"ConstantOfShape": constantOfShape,
 	"MatMul":          matMul, "Gemm": gemm, "com.microsoft::FusedMatMul": matMul,
 	"Softmax": softmax, "ReduceMean": reduceMean, "ReduceSum": reduceSum, "ReduceMax": reduceMax,

@@ -62,7 +62,7 @@ func matMul(c *call) ([]*array, error) {
 
 // matrix is a row-major matrix that may be read transposed.
 type matrix struct {
-	data       []float32
+	data       []float64
 	shape      []int // as stored
 	transposed bool
 }
@@ -86,7 +86,7 @@ func (m matrix) steps() (row, col int) {
 	return m.shape[1], 1
 }
 
-func multiply(y []float32, a, b matrix, alpha float64) {
+func multiply(y []float64, a, b matrix, alpha float64) {
 	arow, acol := a.steps()
 	brow, bcol := b.steps()
 	rows, cols, inner := a.rows(), b.cols(), a.cols()
@@ -94,9 +94,9 @@ func multiply(y []float32, a, b matrix, alpha float64) {
 		for j := range cols {
 			sum := 0.0
 			for k, at, bt := 0, i*arow, j*bcol; k < inner; k, at, bt = k+1, at+acol, bt+brow {
-				sum += float64(a.data[at]) * float64(b.data[bt])
+				sum += a.data[at] * b.data[bt]
 			}
-			y[i*cols+j] = float32(alpha * sum)
+			y[i*cols+j] = alpha * sum
 		}
 	}
 }
@@ -128,7 +128,7 @@ func gemm(c *call) ([]*array, error) {
 	if err != nil || !slices.Equal(shape, y.shape) {
 		return nil, fmt.Errorf("bias %v for %v", bias.shape, y.shape)
 	}
-	beta := c.float("beta", 1)
+	beta := float64(c.float("beta", 1))
 	walk(shape, func(at int, o []int) { y.f[at] += beta * bias.f[o[0]] }, spread(bias.shape, shape))
 	return []*array{y}, nil
 }
@@ -152,11 +152,11 @@ func softmax(c *call) ([]*array, error) {
 		for k := range inner {
 			at := o*n*inner + k
 			for j := range row {
-				row[j] = float64(x.f[at+j*inner])
+				row[j] = x.f[at+j*inner]
 			}
 			normalise(row)
 			for j, v := range row {
-				y.f[at+j*inner] = float32(v)
+				y.f[at+j*inner] = v
 			}
 		}
 	}
@@ -218,12 +218,15 @@ func reduce(c *call, start float64, fold func(acc, v float64) float64, end func(
 			squeezed = append(squeezed, x.shape[i])
 		}
 	}
-	acc, err := newArray(onnx.Double, kept...) // checks the size; the sums need more than float32
+	acc, err := newArray(onnx.Double, kept...)
 	if err != nil {
 		return nil, err
 	}
-	sums := slices.Repeat([]float64{start}, acc.size())
-	walk(x.shape, func(at int, o []int) { sums[o[0]] = fold(sums[o[0]], float64(x.at(at))) }, spread(kept, x.shape))
+	sums := acc.f
+	for i := range sums {
+		sums[i] = start
+	}
+	walk(x.shape, func(at int, o []int) { sums[o[0]] = fold(sums[o[0]], x.at(at)) }, spread(kept, x.shape))
 	y, err := newArray(x.typ, kept...)
 	if err != nil {
 		return nil, err
@@ -231,7 +234,7 @@ func reduce(c *call, start float64, fold func(acc, v float64) float64, end func(
 	n := x.size() / max(1, len(sums))
 	for i, s := range sums {
 		if isFloat(x.typ) {
-			y.f[i] = float32(end(s, n))
+			y.f[i] = end(s, n)
 		} else {
 			y.i[i] = int64(end(s, n))
 		}

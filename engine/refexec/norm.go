@@ -40,15 +40,15 @@ func norm(c *call, x, scale, bias *array, centre bool) ([]*array, error) {
 	for from := 0; from < len(x.f); from += n {
 		mean, square := 0.0, 0.0
 		for _, v := range x.f[from:][:n] {
-			mean += float64(v) / float64(n)
-			square += float64(v) * float64(v) / float64(n)
+			mean += v / float64(n)
+			square += v * v / float64(n)
 		}
 		if !centre {
 			mean = 0
 		}
 		inv := 1 / math.Sqrt(square-mean*mean+epsilon)
 		for i, v := range x.f[from:][:n] {
-			y.f[from+i] = float32((float64(v) - mean) * inv * float64(scale.f[i]))
+			y.f[from+i] = (v - mean) * inv * scale.f[i]
 			if bias != nil {
 				y.f[from+i] += bias.f[i]
 			}

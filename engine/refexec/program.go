@@ -162,6 +162,7 @@ func (s *step) run(values map[string]*array) (err error) {
 		if i >= len(results) || results[i] == nil {
 			return fmt.Errorf("output %d is not supported", i)
 		}
+		results[i].round()
 		values[name] = results[i]
 	}
 	return nil

@@ -55,15 +55,15 @@ func matMulNBits(c *call) ([]*array, error) {
 	for row := range n {
 		for col := range k {
 			b := col / block
-			zero := float32(int(1) << (bits - 1))
+			zero := float64(int(1) << (bits - 1))
 			switch {
 			case zeros == nil:
 			case isFloat(zeros.typ):
 				zero = zeros.f[row*blocks+b]
 			default:
-				zero = float32(unpackBits(zeros.i[row*rowBytes:][:rowBytes], b, bits))
+				zero = float64(unpackBits(zeros.i[row*rowBytes:][:rowBytes], b, bits))
 			}
-			v := float32(unpackBits(q.i, row*blocks*block+col, bits))
+			v := float64(unpackBits(q.i, row*blocks*block+col, bits))
 			w.f[row*k+col] = (v - zero) * scales.f[row*blocks+b]
 		}
 	}
@@ -122,7 +122,7 @@ func gatherBlockQuantized(c *call) ([]*array, error) {
 			if zeros != nil {
 				zero = zeroOf(zeros, row, b, bits)
 			}
-			y.f[i*width+col] = float32(v-zero) * scales.f[row*blocks+b]
+			y.f[i*width+col] = float64(v-zero) * scales.f[row*blocks+b]
 		}
 	}
 	return []*array{y}, nil
@@ -165,7 +165,7 @@ func dequantizeLinear(c *call) ([]*array, error) {
 		if zero != nil {
 			v -= zero.i[s]
 		}
-		y.f[at] = float32(v) * scale.f[s]
+		y.f[at] = float64(v) * scale.f[s]
 	}
 	return []*array{y}, nil
 }

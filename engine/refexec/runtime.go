@@ -37,12 +37,11 @@ func (r *Runtime) NewBuffer(dtype tensor.DType, shape ...int) (compute.Buffer, e
 	if r.closed.Load() {
 		return nil, compute.ErrClosed
 	}
-	size := dtype.Size()
 	n, ok := elements(shape)
-	if size == 0 || !ok || n > math.MaxInt/8/size {
+	if dtype.Bytes(1) == 0 || !ok || n > math.MaxInt/64 {
 		return nil, fmt.Errorf("new buffer: shape %v of %s", shape, dtype)
 	}
-	return &buffer{dtype: dtype, shape: slices.Clone(shape), data: make([]byte, n*size)}, nil
+	return &buffer{dtype: dtype, shape: slices.Clone(shape), data: make([]byte, dtype.Bytes(n))}, nil
 }
 
 // elements is the product of a shape, false when it is negative or overflows.
@@ -73,6 +72,9 @@ func (b *buffer) View(offset int, shape ...int) (compute.Buffer, error) {
 		return nil, compute.ErrClosed
 	}
 	size := b.dtype.Size()
+	if size == 0 {
+		return nil, fmt.Errorf("view: elements of %s are smaller than a byte", b.dtype)
+	}
 	n, ok := elements(shape)
 	if have := len(b.data) / size; !ok || offset < 0 || offset > have || n > have-offset {
 		return nil, fmt.Errorf("view: shape %v at element %d of a buffer that has %d", shape, offset, have)

@@ -26,9 +26,13 @@ func constant(c *call) ([]*array, error) {
 		case "value_ints":
 			return []*array{{typ: onnx.Int64, shape: []int{len(a.Ints)}, i: a.Ints}}, nil
 		case "value_float":
-			return []*array{{typ: onnx.Float, shape: []int{}, f: []float32{a.F}}}, nil
+			return []*array{{typ: onnx.Float, shape: []int{}, f: []float64{float64(a.F)}}}, nil
 		case "value_floats":
-			return []*array{{typ: onnx.Float, shape: []int{len(a.Floats)}, f: a.Floats}}, nil
+			y := &array{typ: onnx.Float, shape: []int{len(a.Floats)}}
+			for _, v := range a.Floats {
+				y.f = append(y.f, float64(v))
+			}
+			return []*array{y}, nil
 		}
 	}
 	return nil, errors.New("no supported value")
@@ -38,7 +42,7 @@ func constantOfShape(c *call) ([]*array, error) {
 	if err := c.need(1); err != nil {
 		return nil, err
 	}
-	value := &array{typ: onnx.Float, f: []float32{0}}
+	value := &array{typ: onnx.Float, f: []float64{0}}
 	if a := c.attrs["value"]; a != nil && a.T != nil {
 		var err error
 		if value, err = load(a.T, ""); err != nil {
