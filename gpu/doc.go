@@ -3,8 +3,12 @@
 //
 //	Inventory  what is there: Devices (fixed facts) and Usage (measured now)
 //	Host       the Inventory of the processor and main memory
-//	Ledger     reservations: memory promised to owners, never more than there is
-//	Plan       where a request for memory goes, as a pure function
+//	Ledger     reservations: memory and cores promised to owners, never more
+//	           than there is
+//	Plan       where a request goes, as a pure function
+//
+// The processor is a Device like others: main memory is its memory, and work
+// that keeps cores busy for long reserves them too.
 //
 // A Device of kind CUDA is either a whole GPU or one MIG instance; a GPU in MIG
 // mode is not itself a Device, because nothing can run on it. Device IDs are

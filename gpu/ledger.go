@@ -12,6 +12,10 @@ import (
 // the error is a *NoRoomError with the figures.
 var ErrNoRoom = errors.New("not enough memory on the device")
 
+// ErrNoCores is returned when all cores of a device that may be promised are
+// taken; the error is a *NoCoresError with the figures.
+var ErrNoCores = errors.New("the cores of the device are taken")
+
 // ErrNoDevice is returned for a device the Ledger does not know.
 var ErrNoDevice = errors.New("no such device")
 
@@ -33,66 +37,129 @@ func (e *NoRoomError) Error() string {
 
 func (e *NoRoomError) Unwrap() error { return ErrNoRoom }
 
-// Ledger holds who has been promised how much memory. Promises on a device
-// never add up to more than its capacity. Safe for concurrent use.
+// NoCoresError says by how many cores a reservation did not fit.
+type NoCoresError struct {
+	Device   string
+	Wanted   int // cores asked for
+	Reserved int // cores promised to others
+	Capacity int // cores that may be promised
+}
+
+func (e *NoCoresError) Error() string {
+	return fmt.Sprintf("%v: %s has %d free of %d, %d are needed", ErrNoCores, e.Device, max(0, e.Capacity-e.Reserved), e.Capacity, e.Wanted)
+}
+
+func (e *NoCoresError) Unwrap() error { return ErrNoCores }
+
+// Ledger holds who has been promised how much memory and which share of the
+// cores. Promises on a device never add up to more than its capacity. Safe for
+// concurrent use.
 type Ledger struct {
-	mu       sync.Mutex // guards the fields below
-	capacity map[string]int64
-	reserved map[string]int64 // sum of entries by device
+	mu       sync.Mutex        // guards the fields below
+	devices  map[string]Device // with the capacity in place of the facts
+	reserved map[string]Entry  // sums by device
 	entries  map[*Reservation]Entry
 }
 
-// Entry is one promise.
+// Entry is one promise. Cores are for work that keeps them busy for hours, such
+// as training; work in bursts, such as serving, shares all cores and promises
+// none.
 type Entry struct {
 	Owner  string `json:"owner"`
 	Device string `json:"device"`
 	Bytes  int64  `json:"bytes"`
+	Cores  int    `json:"cores,omitempty"`
 }
 
-// NewLedger starts with the whole memory of the devices to give away.
+// NewLedger starts with the whole memory and all cores of the devices to give
+// away.
 func NewLedger(devices ...Device) *Ledger {
-	l := &Ledger{capacity: map[string]int64{}, reserved: map[string]int64{}, entries: map[*Reservation]Entry{}}
+	l := &Ledger{devices: map[string]Device{}, reserved: map[string]Entry{}, entries: map[*Reservation]Entry{}}
 	for _, d := range devices {
-		l.capacity[d.ID] = d.MemoryBytes
+		l.devices[d.ID] = d
 	}
 	return l
 }
 
-// SetCapacity changes what may be promised on a device, for example to leave
-// room for other programs. Promises already given stay.
+// SetCapacity changes the bytes that may be promised on a device, for example
+// to leave room for other programs. Promises already given stay.
 func (l *Ledger) SetCapacity(device string, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.capacity[device] = max(0, bytes)
+	d := l.devices[device]
+	d.ID, d.MemoryBytes = device, max(0, bytes)
+	l.devices[device] = d
 }
 
-// Reserve promises owner bytes on a device. An owner may hold several
-// reservations. The error is *NoRoomError, or wraps ErrNoDevice.
-func (l *Ledger) Reserve(owner, device string, bytes int64) (*Reservation, error) {
-	if bytes < 0 {
-		return nil, fmt.Errorf("reserve %d bytes: negative", bytes)
+// SetCores changes how many cores may be promised on a device the Ledger knows;
+// more than it has lets owners share them.
+func (l *Ledger) SetCores(device string, cores int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d, ok := l.devices[device]; ok {
+		d.Cores = max(0, cores)
+		l.devices[device] = d
+	}
+}
+
+// Reserve promises e. An owner may hold several reservations. The error is
+// *NoCoresError, *NoRoomError, or wraps ErrNoDevice.
+func (l *Ledger) Reserve(e Entry) (*Reservation, error) {
+	if e.Bytes < 0 || e.Cores < 0 {
+		return nil, fmt.Errorf("reserve %d bytes and %d cores: negative", e.Bytes, e.Cores)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	capacity, ok := l.capacity[device]
+	d, ok := l.devices[e.Device]
 	if !ok {
-		return nil, fmt.Errorf("%w: %s", ErrNoDevice, device)
+		return nil, fmt.Errorf("%w: %s", ErrNoDevice, e.Device)
 	}
-	// A difference: the sum of two sizes from outside could overflow.
-	if reserved := l.reserved[device]; bytes > capacity-reserved {
-		return nil, &NoRoomError{Device: device, Wanted: bytes, Reserved: reserved, Capacity: capacity}
+	sum := l.reserved[e.Device]
+	// Differences: the sum of two sizes from outside could overflow.
+	if e.Cores > 0 && e.Cores > d.Cores-sum.Cores {
+		return nil, &NoCoresError{Device: e.Device, Wanted: e.Cores, Reserved: sum.Cores, Capacity: d.Cores}
+	}
+	if e.Bytes > d.MemoryBytes-sum.Bytes {
+		return nil, &NoRoomError{Device: e.Device, Wanted: e.Bytes, Reserved: sum.Bytes, Capacity: d.MemoryBytes}
 	}
 	r := &Reservation{ledger: l}
-	l.entries[r] = Entry{Owner: owner, Device: device, Bytes: bytes}
-	l.reserved[device] += bytes
+	l.entries[r] = e
+	l.add(e.Device, e.Bytes, e.Cores)
 	return r, nil
 }
 
-// Reserved is the sum of the promises on a device.
+// add changes the sums of a device. The caller holds mu.
+func (l *Ledger) add(device string, bytes int64, cores int) {
+	sum := l.reserved[device]
+	sum.Bytes += bytes
+	sum.Cores += cores
+	l.reserved[device] = sum
+}
+
+// Reserved is the sum of the bytes promised on a device.
 func (l *Ledger) Reserved(device string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reserved[device]
+	return l.reserved[device].Bytes
+}
+
+// States describes all devices by ID, for Plan: used is what was measured, ours
+// the bytes of that which our own workers hold, by device.
+func (l *Ledger) States(used []Usage, ours map[string]int64) []State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []State
+	for id, d := range l.devices {
+		s := State{Device: d, Used: UnknownBytes, Ours: ours[id], Reserved: l.reserved[id].Bytes, Cores: l.reserved[id].Cores}
+		for _, u := range used {
+			if u.Device == id {
+				s.Used = u.UsedBytes
+			}
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b State) int { return cmp.Compare(a.Device.ID, b.Device.ID) })
+	return out
 }
 
 // Snapshot lists all promises by device and owner.
@@ -122,8 +189,34 @@ func (r *Reservation) Release() {
 	defer l.mu.Unlock()
 	if e, ok := l.entries[r]; ok {
 		delete(l.entries, r)
-		l.reserved[e.Device] -= e.Bytes
+		l.add(e.Device, -e.Bytes, -e.Cores)
 	}
+}
+
+// Shrink gives back what is promised beyond bytes; it never makes a promise
+// larger. After Release, and on nil, it does nothing.
+func (r *Reservation) Shrink(bytes int64) {
+	if r == nil {
+		return
+	}
+	l := r.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.entries[r]; ok && bytes >= 0 && bytes < e.Bytes {
+		l.add(e.Device, bytes-e.Bytes, 0)
+		e.Bytes = bytes
+		l.entries[r] = e
+	}
+}
+
+// Bytes is what is promised now, 0 after Release and on nil.
+func (r *Reservation) Bytes() int64 {
+	if r == nil {
+		return 0
+	}
+	r.ledger.mu.Lock()
+	defer r.ledger.mu.Unlock()
+	return r.ledger.entries[r].Bytes
 }
 
 // Size writes bytes for people, in binary units.

@@ -13,6 +13,7 @@ type State struct {
 	Used     int64 // measured, by anybody, UnknownBytes when it could not be measured
 	Ours     int64 // part of Used that is our own workers'
 	Reserved int64 // promised by the Ledger, whether used yet or not
+	Cores    int   // promised by the Ledger, of Device.Cores
 }
 
 // UnknownBytes stands for a measurement that is missing.
@@ -33,6 +34,7 @@ func (s State) Free() int64 {
 // Request asks for a place for one worker.
 type Request struct {
 	Bytes  int64
+	Cores  int    // to itself, 0 for a worker that shares them
 	Kind   Kind   // "" takes a GPU where this machine has any, else the processor
 	Device string // ID of the only acceptable device, "" for any
 }
@@ -47,7 +49,8 @@ type Placement struct {
 // Plan chooses the device that the request fits most tightly, which leaves
 // large holes for large models. It never falls back from a GPU to the processor
 // by itself: a request that some GPU should serve and none has room for is
-// refused, with the reason for each device. Equal choices go by ID.
+// refused, with the reason for each device. Equal choices go by ID. The error is
+// *NoRoomError, *NoCoresError where only cores are missing, or wraps ErrNoDevice.
 func Plan(states []State, req Request) (Placement, error) {
 	candidates, err := eligible(states, req)
 	if err != nil {
@@ -62,11 +65,20 @@ func Plan(states []State, req Request) (Placement, error) {
 		}
 		return strings.Compare(a.Device.ID, b.Device.ID)
 	})
+	var busy error
 	for _, s := range candidates {
-		if s.Free() >= req.Bytes {
-			reason := fmt.Sprintf("%s has %s free and %s are needed", s.Device.ID, Size(s.Free()), Size(req.Bytes))
-			return Placement{Device: s.Device.ID, Bytes: req.Bytes, Reason: reason}, nil
+		if s.Free() < req.Bytes {
+			continue
 		}
+		if req.Cores > 0 && req.Cores > s.Device.Cores-s.Cores {
+			busy = &NoCoresError{Device: s.Device.ID, Wanted: req.Cores, Reserved: s.Cores, Capacity: s.Device.Cores}
+			continue
+		}
+		reason := fmt.Sprintf("%s has %s free and %s are needed", s.Device.ID, Size(s.Free()), Size(req.Bytes))
+		return Placement{Device: s.Device.ID, Bytes: req.Bytes, Reason: reason}, nil
+	}
+	if busy != nil {
+		return Placement{}, busy
 	}
 	largest := candidates[len(candidates)-1]
 	refused := &NoRoomError{

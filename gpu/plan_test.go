@@ -16,6 +16,8 @@ func TestPlan(t *testing.T) {
 		return gpu.State{Device: gpu.Device{ID: id, Kind: kind, MemoryBytes: total * gib}, Used: used, Ours: ours * gib, Reserved: reserved * gib}
 	}
 	cpu := state("cpu", gpu.CPU, 64, 4, 0, 0)
+	training := cpu
+	training.Device.Cores, training.Cores = 4, 3
 	big := state("GPU-big", gpu.CUDA, 80, 0, 0, 0)
 	small := state("GPU-small", gpu.CUDA, 24, 0, 0, 0)
 	tests := []struct {
@@ -45,6 +47,10 @@ func TestPlan(t *testing.T) {
 		{"a promise not used yet is kept", []gpu.State{state("a", gpu.CUDA, 24, 2, 2, 20)}, gpu.Request{Bytes: 5 * gib}, "", gpu.ErrNoRoom, "4.0 GiB free"},
 		{"use beyond the promise counts", []gpu.State{state("a", gpu.CUDA, 24, 21, 20, 10)}, gpu.Request{Bytes: 4 * gib}, "", gpu.ErrNoRoom, "3.0 GiB free"},
 		{"without a measurement promises count", []gpu.State{state("a", gpu.CUDA, 24, gpu.UnknownBytes, 0, 10)}, gpu.Request{Bytes: 14 * gib}, "a", nil, ""},
+		{"a core is left", []gpu.State{training}, gpu.Request{Bytes: gib, Cores: 1}, "cpu", nil, ""},
+		{"the cores are taken", []gpu.State{training}, gpu.Request{Bytes: gib, Cores: 2}, "", gpu.ErrNoCores, "cpu has 1 free of 4, 2 are needed"},
+		{"a worker that shares the cores", []gpu.State{training}, gpu.Request{Bytes: gib}, "cpu", nil, ""},
+		{"neither memory nor cores", []gpu.State{training}, gpu.Request{Bytes: 100 * gib, Cores: 2}, "", gpu.ErrNoRoom, ""},
 		{"more in use than there is", []gpu.State{state("a", gpu.CUDA, 24, 30, 0, 0)}, gpu.Request{Bytes: 1}, "", gpu.ErrNoRoom, "0 B free"},
 	}
 	for _, tt := range tests {

@@ -210,7 +210,7 @@ func (h *Host) admit(ctx context.Context, spec Spec) (*gpu.Reservation, error) {
 		return nil, nil
 	}
 	for {
-		r, err := h.cfg.Ledger.Reserve(spec.Key, spec.device(), spec.MemoryBytes)
+		r, err := h.cfg.Ledger.Reserve(gpu.Entry{Owner: spec.Key, Device: spec.device(), Bytes: spec.MemoryBytes})
 		full := new(gpu.NoRoomError)
 		if err == nil || !errors.As(err, &full) {
 			return r, err
