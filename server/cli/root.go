@@ -83,6 +83,8 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	override(given, "log-format", &c.LogFormat, f.values.LogFormat)
 	override(given, "threads", &c.Threads, f.values.Threads)
 	override(given, "kv-memory", &c.KVMemory, f.values.KVMemory)
+	override(given, "allow-egress", &c.AllowEgress, f.values.AllowEgress)
+	override(given, "hub", &c.Hub, f.values.Hub)
 	override(given, "listen", &c.Listen, f.values.Listen)
 	override(given, "tls-cert", &c.TLSCert, f.values.TLSCert)
 	override(given, "tls-key", &c.TLSKey, f.values.TLSKey)

@@ -76,6 +76,7 @@ func (c *Config) settings() map[string]func(string) error {
 		"log-level": text(&c.LogLevel), "log-format": text(&c.LogFormat),
 		"threads": number(&c.Threads), "kv-memory": number(&c.KVMemory), "memory": number(&c.Memory),
 		"keep-alive": duration(&c.KeepAlive), "drain": duration(&c.Drain),
+		"allow-egress": list(&c.AllowEgress), "hub": text(&c.Hub),
 		"s3.endpoint": text(&c.S3.Endpoint), "s3.bucket": text(&c.S3.Bucket), "s3.prefix": text(&c.S3.Prefix),
 		"s3.region": text(&c.S3.Region), "s3.access-key": text(&c.S3.AccessKey), "s3.secret-key": text(&c.S3.SecretKey),
 		"s3.insecure": flag(&c.S3.Insecure),
@@ -84,6 +85,19 @@ func (c *Config) settings() map[string]func(string) error {
 
 func text(p *string) func(string) error {
 	return func(v string) error { *p = v; return nil }
+}
+
+// list reads items with commas between them; nothing is an empty list.
+func list(p *[]string) func(string) error {
+	return func(v string) error {
+		*p = nil
+		for item := range strings.SplitSeq(v, ",") {
+			if item = strings.TrimSpace(item); item != "" {
+				*p = append(*p, item)
+			}
+		}
+		return nil
+	}
 }
 
 func number[T int | int64](p *T) func(string) error {

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,23 @@ func TestPrecedence(t *testing.T) {
 	}
 	if c.LogFormat != Default().LogFormat {
 		t.Errorf("the default is lost: %q", c.LogFormat)
+	}
+}
+
+func TestLists(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "athanor.toml")
+	write(t, file, "allow-egress = [\"a.example\", \"b.example:80\"]\n")
+	c, err := Load(file)
+	if err != nil || !slices.Equal(c.AllowEgress, []string{"a.example", "b.example:80"}) {
+		t.Errorf("got %q, %v", c.AllowEgress, err)
+	}
+	t.Setenv("ATHANOR_ALLOW_EGRESS", " c.example, *.d.example:443 ,")
+	if c, err = Load(file); err != nil || !slices.Equal(c.AllowEgress, []string{"c.example", "*.d.example:443"}) {
+		t.Errorf("got %q, %v", c.AllowEgress, err)
+	}
+	t.Setenv("ATHANOR_ALLOW_EGRESS", "")
+	if c, err = Load(file); err != nil || len(c.AllowEgress) != 0 {
+		t.Errorf("the environment cannot empty the list: %q, %v", c.AllowEgress, err)
 	}
 }
 
@@ -70,6 +88,9 @@ func TestValidate(t *testing.T) {
 		{"level", func(c *Config) { c.LogLevel = "loud" }, "log-level"},
 		{"port", func(c *Config) { c.Listen = "127.0.0.1:99999" }, "99999"},
 		{"any free port", func(c *Config) { c.Listen = "127.0.0.1:0" }, ""},
+		{"hub", func(c *Config) { c.Hub = "https://mirror.lab/hub/" }, ""},
+		{"hub without a scheme", func(c *Config) { c.Hub = "mirror.lab" }, "hub"},
+		{"hub with a secret", func(c *Config) { c.Hub = "https://a:b@mirror.lab" }, "hub"},
 		{"half of s3", func(c *Config) { c.S3.Endpoint = "h:1" }, "s3"},
 		{"s3 without its endpoint", func(c *Config) { c.S3 = S3{Bucket: "b", AccessKey: "a", SecretKey: "s"} }, "s3"},
 		{"s3", func(c *Config) { c.S3 = S3{Endpoint: "h:1", Bucket: "b", AccessKey: "a", SecretKey: "s"} }, ""},
