@@ -46,8 +46,17 @@ func (e Entry) Bytes() []byte { return e.data }
 // model.safetensors.index.json, else the only *.safetensors file. Errors about
 // a file are *Error; ErrPickle and ErrNoWeights say that there is none to use.
 func Open(dir string) (*Archive, error) {
+	return open(func(a *Archive) error { return a.open(dir) })
+}
+
+// OpenFile maps one safetensors file of a folder. Errors are as for Open.
+func OpenFile(dir, name string) (*Archive, error) {
+	return open(func(a *Archive) error { return a.addFile(dir, name, nil) })
+}
+
+func open(add func(*Archive) error) (*Archive, error) {
 	a := &Archive{entries: map[string]Entry{}}
-	if err := a.open(dir); err != nil {
+	if err := add(a); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	for name := range a.entries {

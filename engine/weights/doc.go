@@ -13,6 +13,9 @@
 // as a whole. Format describes block quantisation in the layout of the
 // com.microsoft operators MatMulNBits and GatherBlockQuantized.
 //
+// Save and SaveSharded write safetensors, as the same bytes for the same
+// content, a piece of one tensor at a time.
+//
 // A file that is cut short after it was mapped makes the pages behind its new
 // end fault. Reads through Matrix and Float32 turn that fault into an error;
 // whoever touches Entry.Bytes directly wraps the access in Guard, and does so
