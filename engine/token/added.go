@@ -28,8 +28,9 @@ type segmenter struct {
 // stretch is an added token, or text between two of them (id < 0).
 type stretch struct {
 	text
-	at int // offset in what was segmented
-	id ID
+	at   int // offset in what was segmented
+	id   ID
+	mark uint8 // class of an added token
 }
 
 func newSegmenter(tokens []addedToken, spelling func(string) string) *segmenter {
@@ -54,7 +55,7 @@ func (s *segmenter) segment(t text, control bool, out []stretch) []stretch {
 		return out
 	}
 	if s.trie == nil {
-		return append(out, stretch{t, 0, -1})
+		return append(out, stretch{text: t, id: -1})
 	}
 	done := 0
 	for i := 0; i < len(t.s); {
@@ -69,6 +70,7 @@ func (s *segmenter) segment(t text, control bool, out []stretch) []stretch {
 		}
 		a := &s.tokens[k]
 		start, stop := i, i+n
+		class := t.class(start)
 		i = stop
 		if a.SingleWord && (endsWithWord(t.s[:start]) || startsWithWord(t.s[stop:])) {
 			continue
@@ -80,17 +82,17 @@ func (s *segmenter) segment(t text, control bool, out []stretch) []stretch {
 			stop = len(t.s) - len(strings.TrimLeftFunc(t.s[stop:], unicode.IsSpace))
 		}
 		if done < start {
-			out = append(out, stretch{t.slice(done, start), done, -1})
+			out = append(out, stretch{text: t.slice(done, start), at: done, id: -1})
 		}
 		// A token of spaces may begin at a space that the one before it has
 		// stripped; it counts only where it still covers something.
 		if start < stop {
-			out = append(out, stretch{id: a.ID, at: start})
+			out = append(out, stretch{id: a.ID, at: start, mark: class})
 		}
 		done = max(done, stop)
 	}
 	if done < len(t.s) {
-		out = append(out, stretch{t.slice(done, len(t.s)), done, -1})
+		out = append(out, stretch{text: t.slice(done, len(t.s)), at: done, id: -1})
 	}
 	return out
 }

@@ -50,11 +50,9 @@ func (t *Tokenizer) EncodeSegments(segs []Segment, addSpecial bool) []ID {
 	}
 	joined := text{s: b.String()}
 	if untrusted {
-		joined.taint = make([]bool, 0, len(joined.s))
+		joined.marks = make([]byte, 0, len(joined.s))
 		for _, s := range segs {
-			for range len(s.Text) {
-				joined.taint = append(joined.taint, !s.Trusted)
-			}
+			joined.marks = appendMarks(joined.marks, len(s.Text), s.Trusted, 0)
 		}
 	}
 	ids := t.encode(joined, true)
@@ -64,31 +62,103 @@ func (t *Tokenizer) EncodeSegments(segs []Segment, addSpecial bool) []ID {
 	return ids
 }
 
+// MaxClass is the greatest class of a Part.
+const MaxClass = 0x7f
+
+// Part is a part of a text to train on. Its class, up to MaxClass, is the
+// caller's: it says what the tokens of the part are, such as prompt or answer.
+type Part struct {
+	Text    string
+	Trusted bool // as in Segment
+	Class   uint8
+}
+
+// EncodeParts encodes the joined text as EncodeSegments does, without what the
+// post-processor adds, and returns the class of each token. No token but an added
+// one crosses the border of two classes: what a model has to answer is encoded as
+// it is when the prompt before it is there already. An added token has the class
+// of its first character.
+func (t *Tokenizer) EncodeParts(parts []Part) (ids []ID, classes []uint8) {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	joined := text{s: b.String(), marks: make([]byte, 0, b.Len())}
+	for _, p := range parts {
+		joined.marks = appendMarks(joined.marks, len(p.Text), p.Trusted, p.Class)
+	}
+	return t.encodeClasses(joined, true, make([]uint8, 0, len(joined.s)/3+4))
+}
+
+// Surround returns the ids that the post-processor puts before and after a text.
+func (t *Tokenizer) Surround() (before, after []ID) {
+	const mark = -1
+	ids := t.template.apply([]ID{mark})
+	i := slices.Index(ids, mark)
+	if i < 0 {
+		return ids, nil
+	}
+	return ids[:i], ids[i+1:]
+}
+
+// appendMarks appends the marks of n bytes.
+func appendMarks(marks []byte, n int, trusted bool, class uint8) []byte {
+	if class &= MaxClass; !trusted {
+		class |= tainted
+	}
+	for range n {
+		marks = append(marks, class)
+	}
+	return marks
+}
+
 func (t *Tokenizer) encode(in text, control bool) []ID {
+	ids, _ := t.encodeClasses(in, control, nil)
+	return ids
+}
+
+// encodeClasses returns the ids and, unless classes is nil, appends the class of
+// each to it. Added tokens are looked for before anything is cut at the border of
+// two classes, and the text is normalized as one.
+func (t *Tokenizer) encodeClasses(in text, control bool, classes []uint8) ([]ID, []uint8) {
 	in = validUTF8(in)
 	s, _ := t.scratch.Get().(*scratch)
 	if s == nil {
 		s = &scratch{}
 	}
 	out := make([]ID, 0, len(in.s)/3+4)
+	note := func(class uint8) {
+		for classes != nil && len(classes) < len(out) {
+			classes = append(classes, class)
+		}
+	}
 	s.stretches = t.raw.segment(in, control, s.stretches[:0])
 	for _, raw := range s.stretches {
 		if raw.id >= 0 {
 			out = append(out, raw.id)
+			note(raw.mark)
 			continue
 		}
 		s.inner = t.normalized.segment(t.normalizers.apply(raw.text), control, s.inner[:0])
 		for _, st := range s.inner {
 			if st.id >= 0 {
 				out = append(out, st.id)
+				note(st.mark)
 				continue
 			}
-			out = t.encodeStretch(piece{st.s, raw.at == 0 && st.at == 0}, out, s)
+			first := raw.at == 0 && st.at == 0
+			for rest := st.text; rest.s != ""; first = false {
+				n := rest.oneClass()
+				class := rest.class(0)
+				out = t.encodeStretch(piece{rest.s[:n], first}, out, s)
+				note(class)
+				rest = rest.slice(n, len(rest.s))
+			}
 		}
 	}
 	s.release()
 	t.scratch.Put(s)
-	return out
+	return out, classes
 }
 
 // encodeStretch cuts text without added tokens into pieces and lets the model

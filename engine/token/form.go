@@ -14,7 +14,7 @@ func formNormalizer(f norm.Form) normalizer {
 		if f.IsNormalString(t.s) {
 			return t
 		}
-		if t.taint == nil && !longMarkRun(t.s) {
+		if t.marks == nil && !longMarkRun(t.s) {
 			return text{s: f.String(t.s)}
 		}
 		e := edit{src: t}

@@ -1,28 +1,61 @@
 package token
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// text is a string on its way through the normalizers. Where taint is not nil
-// it has one entry for each byte of s: true when the byte comes, wholly or
-// partly, from text that must not yield a control token.
+// text is a string on its way through the normalizers. Where marks is not nil
+// it has one entry for each byte of s: the class of the part that the byte comes
+// from, and tainted when it comes, wholly or partly, from text that must not
+// yield a control token.
 type text struct {
 	s     string
-	taint []bool
+	marks []byte
 }
 
+// tainted is the bit of a mark beside the class.
+const tainted = 0x80
+
 func (t text) slice(i, j int) text {
-	if t.taint == nil {
+	if t.marks == nil {
 		return text{s: t.s[i:j]}
 	}
-	return text{t.s[i:j], t.taint[i:j]}
+	return text{t.s[i:j], t.marks[i:j]}
 }
 
 func (t text) tainted(i, j int) bool {
-	return t.taint != nil && slices.Contains(t.taint[i:j], true)
+	if t.marks == nil {
+		return false
+	}
+	for _, m := range t.marks[i:j] {
+		if m&tainted != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// class is that of byte i.
+func (t text) class(i int) uint8 {
+	if t.marks == nil {
+		return 0
+	}
+	return t.marks[i] &^ tainted
+}
+
+// oneClass is the length of the longest beginning that has one class.
+func (t text) oneClass() int {
+	n := len(t.s)
+	if t.marks == nil {
+		return n
+	}
+	for i := 1; i < n; i++ {
+		if (t.marks[i]^t.marks[0])&^tainted != 0 {
+			return i
+		}
+	}
+	return n
 }
 
 // edit rewrites a text: put replaces stretches of it in ascending order, and
@@ -30,12 +63,13 @@ func (t text) tainted(i, j int) bool {
 type edit struct {
 	src   text
 	out   []byte
-	taint []bool
+	marks []byte
 	done  int // src[:done] has been dealt with
 	dirty bool
 }
 
-// put replaces src[i:j] by s. What replaces tainted bytes is tainted.
+// put replaces src[i:j] by s. What replaces tainted bytes is tainted; the class
+// is that of the first byte, or of the one after an insertion.
 func (e *edit) put(i, j int, s string) {
 	if !e.dirty {
 		e.dirty = true
@@ -43,10 +77,16 @@ func (e *edit) put(i, j int, s string) {
 	}
 	e.copyTo(i)
 	e.out = append(e.out, s...)
-	if e.src.taint != nil {
-		mark := e.src.tainted(i, j)
+	if e.src.marks != nil {
+		mark := byte(0)
+		if n := len(e.src.marks); n > 0 {
+			mark = e.src.class(min(i, n-1))
+		}
+		if e.src.tainted(i, j) {
+			mark |= tainted
+		}
 		for range len(s) {
-			e.taint = append(e.taint, mark)
+			e.marks = append(e.marks, mark)
 		}
 	}
 	e.done = j
@@ -54,8 +94,8 @@ func (e *edit) put(i, j int, s string) {
 
 func (e *edit) copyTo(i int) {
 	e.out = append(e.out, e.src.s[e.done:i]...)
-	if e.src.taint != nil {
-		e.taint = append(e.taint, e.src.taint[e.done:i]...)
+	if e.src.marks != nil {
+		e.marks = append(e.marks, e.src.marks[e.done:i]...)
 	}
 	e.done = i
 }
@@ -66,7 +106,7 @@ func (e *edit) text() text {
 		return e.src
 	}
 	e.copyTo(len(e.src.s))
-	return text{string(e.out), e.taint}
+	return text{string(e.out), e.marks}
 }
 
 // validUTF8 replaces each invalid byte by U+FFFD, so that every later step may
