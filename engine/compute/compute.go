@@ -24,6 +24,14 @@ type Runtime interface {
 	Close() error
 }
 
+// Borrower is a Runtime that can compute on memory which it did not allocate,
+// such as a mapped file.
+type Borrower interface {
+	// Borrow makes a Buffer over data, which must stay valid and in place until
+	// the Buffer and all views of it are closed, and which is only read.
+	Borrow(data []byte, dtype tensor.DType, shape ...int) (Buffer, error)
+}
+
 // Options of one compilation.
 type Options struct {
 	Threads int    // intra-op threads, 0 = physical cores

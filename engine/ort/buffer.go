@@ -26,9 +26,10 @@ const mapFrom = 256 << 10
 
 // memory is one allocation; it is freed when the last buffer over it closes.
 type memory struct {
-	bytes []byte
-	block unsafe.Pointer // of C, nil when the bytes are mapped
-	refs  atomic.Int32
+	bytes    []byte
+	block    unsafe.Pointer // of C, nil when the bytes are mapped
+	borrowed bool           // the bytes are not ours to free
+	refs     atomic.Int32
 }
 
 func newMemory(size int) (*memory, error) {
@@ -52,6 +53,9 @@ func (m *memory) release() error {
 	}
 	b := m.bytes
 	m.bytes = nil
+	if m.borrowed {
+		return nil
+	}
 	if m.block == nil {
 		return syscall.Munmap(b)
 	}
@@ -90,6 +94,9 @@ func (b *buffer) View(offset int, shape ...int) (compute.Buffer, error) {
 		return nil, fmt.Errorf("view: %w", err)
 	}
 	size := b.dtype.Size()
+	if size == 0 {
+		return nil, fmt.Errorf("view: of %s, whose elements share bytes", b.dtype)
+	}
 	if have := len(b.data) / size; offset < 0 || offset > have || n > have-offset {
 		return nil, fmt.Errorf("view: elements %d to %d+%d of a buffer that has %d", offset, offset, n, have)
 	}

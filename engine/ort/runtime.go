@@ -171,17 +171,39 @@ func (r *ortRuntime) NewBuffer(dtype tensor.DType, shape ...int) (compute.Buffer
 		return nil, fmt.Errorf("new buffer: %w", err)
 	}
 	n, err := elements(shape)
-	if err == nil && n > math.MaxInt/dtype.Size() {
+	if err == nil && n > math.MaxInt/8 {
 		err = fmt.Errorf("shape %v of %s is too large", shape, dtype)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("new buffer: %w", err)
 	}
-	mem, err := newMemory(n * dtype.Size())
+	mem, err := newMemory(dtype.Bytes(n))
 	if err != nil {
 		return nil, fmt.Errorf("new buffer %v of %s: %w", shape, dtype, err)
 	}
 	return newBuffer(mem, mem.bytes, dtype, shape), nil
+}
+
+// Borrow makes a buffer over memory outside of the Go heap that the caller
+// keeps until the buffer and its views are closed.
+func (r *ortRuntime) Borrow(data []byte, dtype tensor.DType, shape ...int) (compute.Buffer, error) {
+	if r.closed.Load() {
+		return nil, compute.ErrClosed
+	}
+	if _, err := elementType(dtype); err != nil {
+		return nil, fmt.Errorf("borrow memory: %w", err)
+	}
+	n, err := elements(shape)
+	if err == nil && (n > math.MaxInt/8 || dtype.Bytes(n) != len(data)) {
+		err = fmt.Errorf("%d bytes for shape %v of %s", len(data), shape, dtype)
+	}
+	if at := uintptr(unsafe.Pointer(unsafe.SliceData(data))); err == nil && at%uintptr(max(dtype.Size(), 1)) != 0 {
+		err = fmt.Errorf("memory for %s is not aligned", dtype)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("borrow memory: %w", err)
+	}
+	return newBuffer(&memory{bytes: data, borrowed: true}, data, dtype, shape), nil
 }
 
 // elements is the product of a shape, checked for sign and overflow.
@@ -202,7 +224,7 @@ func elements(shape []int) (int, error) {
 // The library's element types by ours; its numbers are those of ONNX.
 var elementTypes = map[tensor.DType]C.int{
 	tensor.F32: 1, tensor.U8: 2, tensor.I8: 3, tensor.I32: 6, tensor.I64: 7,
-	tensor.Bool: 9, tensor.F16: 10, tensor.F64: 11, tensor.BF16: 16,
+	tensor.Bool: 9, tensor.F16: 10, tensor.F64: 11, tensor.BF16: 16, tensor.U4: 21, tensor.I4: 22,
 }
 
 func elementType(d tensor.DType) (C.int, error) {
