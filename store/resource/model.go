@@ -2,12 +2,15 @@ package resource
 
 import "time"
 
-// Model is imported weights with everything needed to serve them.
+// Model is weights with everything needed to serve them, imported or trained
+// here. One with a BaseID is an adapter: its files are a PEFT folder, and it is
+// served on the weights of its base.
 type Model struct {
 	ID            ModelID      `json:"id"`
 	ProjectID     ProjectID    `json:"project_id,omitempty"` // "": visible to every project
 	Name          string       `json:"name"`                 // see ValidateModelName; unique in its project
 	DisplayName   string       `json:"display_name,omitempty"`
+	BaseID        ModelID      `json:"base_id,omitempty"`
 	Type          ModelType    `json:"type"`
 	Architecture  string       `json:"architecture"`   // as its config names it, e.g. "LlamaForCausalLM"
 	Quantization  Quantization `json:"quantization"`   // of the weights as stored
