@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,10 @@ func (e *InputError) Unwrap() error { return e.Err }
 // Rendered is a prompt in order, as segments of alternating provenance.
 type Rendered struct {
 	Segments []Segment
+	// Generated are the ranges of bytes of the whole text that the template marks
+	// as what the model says, with {% generation %} blocks, in order; nil where it
+	// has none, or has them in places that cannot be told.
+	Generated [][2]int
 }
 
 // Segment is a stretch of a prompt. Trusted text comes from the template and may
@@ -89,13 +94,16 @@ func (t *Template) Render(in Input) (Rendered, error) {
 	if t.tools != nil && in.Tools != nil {
 		template = t.tools
 	}
+	var out Rendered
 	opts := jinja.Options{Now: in.Now, Limits: jinja.DefaultLimits(len(in.Messages)+len(in.Tools), size)}
+	opts.Generation = func(from, to int) { out.Generated = append(out.Generated, [2]int{from, to}) }
 	text, err := template.Render(vars, opts)
 	if failed := (*RuntimeError)(nil); in.Tools == nil && errors.As(err, &failed) {
 		// transformers says None for tools that are not there. Templates made
 		// for a server that leaves them out fail on that; meet those too.
 		delete(vars, "tools")
 		delete(vars, "documents")
+		out.Generated = nil
 		if again, err2 := template.Render(vars, opts); err2 == nil {
 			text, err = again, nil
 		}
@@ -103,9 +111,11 @@ func (t *Template) Render(in Input) (Rendered, error) {
 	if err != nil {
 		return Rendered{}, err
 	}
-	var out Rendered
 	for s, trusted := range text.Spans {
 		out.Segments = append(out.Segments, Segment{s, trusted})
+	}
+	if slices.Contains(out.Generated, [2]int{-1, -1}) {
+		out.Generated = nil
 	}
 	return out, nil
 }

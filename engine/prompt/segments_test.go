@@ -171,3 +171,33 @@ func BenchmarkRender(b *testing.B) {
 		}
 	}
 }
+
+// TestGeneration: a template may say itself what the model says.
+func TestGeneration(t *testing.T) {
+	messages := mustMessages(t, json.RawMessage(`{"role":"user","content":"é"}`), json.RawMessage(`{"role":"assistant","content":"b"}`),
+		json.RawMessage(`{"role":"assistant","content":""}`))
+	const loop = "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>{% endgeneration %}{% endif %}{% endfor %}"
+	for source, want := range map[string][]string{
+		loop: {"b</s>", "</s>"},
+		"{% for m in messages %}{{ m.content }}{% endfor %}":                                            nil,
+		"{% generation %}a{% endgeneration %}{% set x %}" + loop + "{% endset %}{{ x }}":                nil,
+		"{% macro f() %}{% generation %}a{% endgeneration %}{% endmacro %}{{ f() }}":                    nil,
+		"{% for t in tools %}x{% endfor %}{% generation %}{{ messages[0].content }}{% endgeneration %}": {"é"},
+	} {
+		tmpl, err := prompt.Parse(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tmpl.Render(prompt.Input{Messages: messages})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, parts := got.String(), []string(nil)
+		for _, g := range got.Generated {
+			parts = append(parts, text[g[0]:g[1]])
+		}
+		if strings.Join(parts, "|") != strings.Join(want, "|") || (parts == nil) != (want == nil) {
+			t.Errorf("%s: got %q, want %q", source, parts, want)
+		}
+	}
+}

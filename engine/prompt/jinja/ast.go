@@ -130,7 +130,7 @@ type (
 		body   []stmt
 		line   int
 	}
-	generationStmt struct{ body []stmt } // a scope of its own, no other effect
+	generationStmt struct{ body []stmt } // a scope of its own; Options.Generation is told of it
 	jumpStmt       struct{ how flow }
 )
 

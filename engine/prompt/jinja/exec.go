@@ -105,7 +105,16 @@ func (s *withStmt) exec(in *interp, sc *scope, out *strBuf) flow {
 
 func (s *generationStmt) exec(in *interp, sc *scope, out *strBuf) flow {
 	in.tick(1)
-	return in.run(s.body, newScope(sc), out)
+	from := out.b.Len()
+	f := in.run(s.body, newScope(sc), out)
+	switch {
+	case in.generation == nil:
+	case out != in.root:
+		in.generation(-1, -1)
+	default:
+		in.generation(from, out.b.Len())
+	}
+	return f
 }
 
 func (s *jumpStmt) exec(in *interp, _ *scope, _ *strBuf) flow {

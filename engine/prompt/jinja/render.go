@@ -6,6 +6,10 @@ import "time"
 type Options struct {
 	Now    time.Time // what strftime_now tells
 	Limits Limits    // zero: DefaultLimits(0, 0)
+	// Generation, unless nil, is told of each {% generation %} block where in the
+	// output its text lies, or (-1, -1) for a block inside a macro or a capture,
+	// whose text may end up anywhere.
+	Generation func(from, to int)
 }
 
 // Render runs the template with the given variables. Errors are
@@ -13,7 +17,7 @@ type Options struct {
 // operation fails as it would in Python, *LimitError where the budget is used
 // up. vars is only read.
 func (t *Template) Render(vars map[string]Value, opts Options) (out Str, err error) {
-	in := &interp{budget: budget{lim: opts.Limits.orDefault()}, now: opts.Now}
+	in := &interp{budget: budget{lim: opts.Limits.orDefault()}, now: opts.Now, generation: opts.Generation}
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -29,6 +33,7 @@ func (t *Template) Render(vars map[string]Value, opts Options) (out Str, err err
 	}()
 	root := &scope{vars: map[string]Value{}, parent: &scope{vars: vars}}
 	buf := newBuf(in)
+	in.root = buf
 	for _, s := range t.body {
 		s.exec(in, root, buf)
 		if n := int64(buf.b.Len()); n > in.lim.Output {
@@ -43,6 +48,9 @@ type interp struct {
 	budget
 	now  time.Time
 	line int // of the statement that is running, for errors
+
+	root       *strBuf // the output
+	generation func(from, to int)
 }
 
 // scope is the variables of one frame: the root, a loop's turn, a macro call, a
