@@ -2,7 +2,9 @@ package peft
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 // Config is what adapter_config.json says.
@@ -43,4 +45,30 @@ func (m *Module) Check() error {
 		return fmt.Errorf("a module of %d x %d with rank %d has %d and %d values", m.Out, m.In, m.Rank, len(m.A), len(m.B))
 	}
 	return nil
+}
+
+// CheckBase compares the modules with those of a base model. linear gives the
+// sizes of one of its linear modules by canonical name; ok is false where it
+// has none of that name.
+func (a *Adapter) CheckBase(linear func(name string) (out, in int, ok bool)) error {
+	for _, name := range slices.Sorted(maps.Keys(a.Modules)) {
+		m := a.Modules[name]
+		out, in, ok := linear(name)
+		if !ok {
+			return fmt.Errorf("the adapter changes module %q, which the base model does not have", name)
+		}
+		if m.Out != out || m.In != in {
+			return fmt.Errorf("the adapter's module %q is %d x %d, the base model's is %d x %d", name, m.Out, m.In, out, in)
+		}
+	}
+	return nil
+}
+
+// MaxRank is the largest rank of the modules.
+func (a *Adapter) MaxRank() int {
+	r := 0
+	for _, m := range a.Modules {
+		r = max(r, m.Rank)
+	}
+	return r
 }
