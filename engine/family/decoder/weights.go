@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"athanor/engine/weights"
 )
@@ -57,6 +59,23 @@ func (d *Decoder) needs() []need {
 		linear("mlp.down_proj", h, f, d.MLPBias)
 	}
 	return append(out, need{"norm.weight", []int64{h}})
+}
+
+// Linear gives the sizes of one linear module of a layer by its canonical name,
+// "layers.0.mlp.up_proj"; ok is false for other names.
+func (d Decoder) Linear(name string) (out, in int, ok bool) {
+	rest, found := strings.CutPrefix(name, "layers.")
+	number, part, cut := strings.Cut(rest, ".")
+	i, err := strconv.Atoi(number)
+	if !found || !cut || err != nil || i < 0 || i >= d.Layers || strconv.Itoa(i) != number {
+		return 0, 0, false
+	}
+	for _, l := range d.Linears() {
+		if l.Name == part {
+			return l.Out, l.In, true
+		}
+	}
+	return 0, 0, false
 }
 
 func layerName(i int) string { return fmt.Sprintf("layers.%d.", i) }
