@@ -134,6 +134,14 @@ func (g *Graph) Unsqueeze(x *Value, axis int) *Value {
 	return g.one("Unsqueeze", onnx.DomainONNX, []*Value{x, g.Int64s(int64(axis))}, nil, x.dtype, slices.Insert(slices.Clone(x.shape), axis, Fixed(1)))
 }
 
+// Squeeze drops a dimension of 1.
+func (g *Graph) Squeeze(x *Value, axis int) *Value {
+	if axis < 0 || x.Dim(axis) != Fixed(1) {
+		fail("Squeeze", "dimension %d of %s is not 1", axis, x)
+	}
+	return g.one("Squeeze", onnx.DomainONNX, []*Value{x, g.Int64s(int64(axis))}, nil, x.dtype, slices.Delete(slices.Clone(x.shape), axis, axis+1))
+}
+
 // Concat joins values along an axis whose dimensions are fixed.
 func (g *Graph) Concat(axis int, values ...*Value) *Value {
 	shape := slices.Clone(values[0].shape)

@@ -58,6 +58,7 @@ var allowed = []struct {
 	{"engine/kv", nil},
 	{"engine/sched", nil},
 	{"engine/grad", []string{"engine/graph", "engine/onnx", "engine/tensor"}},
+	{"engine/grad/gradcheck", []string{"engine/grad", "engine/graph", "engine/compute", "engine/onnx", "engine/tensor"}},
 	{"engine/peft", []string{"engine/weights", "engine/onnx", "engine/tensor"}},
 	{"engine/export", []string{"engine", "engine/peft", "engine/family", "engine/weights", "engine/compute", "engine/token", "engine/prompt", "engine/onnx", "engine/tensor"}},
 	{"engine/train/data", []string{"engine", "engine/token", "engine/prompt"}},
