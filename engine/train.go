@@ -16,14 +16,24 @@ type Trainer interface {
 	// up later or deleted.
 	//
 	// Errors: *DataError for a file, *RequestError for a parameter that cannot
-	// be honoured, ErrNoMemory, ErrUnavailable when the process that trained
-	// went away. Of these only the last one is worth another try as it is.
+	// be honoured, ErrNoMemory, *BusyError when the job fits but not now,
+	// ErrUnavailable when the process that trained went away. Of these only the
+	// last two are worth another try as it is, and a busy machine is no failure
+	// of the job.
 	Train(ctx context.Context, spec *TrainSpec, emit func(*TrainEvent) error) (*TrainResult, error)
 }
 
 // ErrNoMemory is returned for a job that does not fit this machine, in the
 // smallest form that its parameters allow.
 var ErrNoMemory = errors.New("not enough memory to train")
+
+// BusyError is returned for a job that has to wait for other work on this
+// machine. Nothing of it runs; it should be tried again later.
+type BusyError struct {
+	Reason string // in words for the user, names no other job
+}
+
+func (e *BusyError) Error() string { return "the job has to wait: " + e.Reason }
 
 // DataError is a sample that cannot be trained on, in words for the user.
 type DataError struct {
@@ -73,6 +83,7 @@ type TrainSpec struct {
 	// BaseFormat is how the frozen base is kept in memory: none (float32), bf16,
 	// int8 or int4; "" = bf16 for LoRA. Full training keeps float32.
 	BaseFormat  string `json:"base_format,omitempty"`
+	Device      string `json:"device,omitempty"`       // cpu, cuda or the ID of a device, "" = cpu
 	Threads     int    `json:"threads,omitempty"`      // 0 = physical cores
 	MemoryBytes int64  `json:"memory_bytes,omitempty"` // what the job may use, 0 = half of what is free at its start
 }

@@ -50,7 +50,8 @@ type Placement struct {
 // large holes for large models. It never falls back from a GPU to the processor
 // by itself: a request that some GPU should serve and none has room for is
 // refused, with the reason for each device. Equal choices go by ID. The error is
-// *NoRoomError, *NoCoresError where only cores are missing, or wraps ErrNoDevice.
+// *NoCoresError where a device would have to wait for its cores, however little
+// memory it has, else *NoRoomError, or it wraps ErrNoDevice.
 func Plan(states []State, req Request) (Placement, error) {
 	candidates, err := eligible(states, req)
 	if err != nil {
@@ -67,11 +68,11 @@ func Plan(states []State, req Request) (Placement, error) {
 	})
 	var busy error
 	for _, s := range candidates {
-		if s.Free() < req.Bytes {
-			continue
-		}
 		if req.Cores > 0 && req.Cores > s.Device.Cores-s.Cores {
 			busy = &NoCoresError{Device: s.Device.ID, Wanted: req.Cores, Reserved: s.Cores, Capacity: s.Device.Cores}
+			continue
+		}
+		if s.Free() < req.Bytes {
 			continue
 		}
 		reason := fmt.Sprintf("%s has %s free and %s are needed", s.Device.ID, Size(s.Free()), Size(req.Bytes))

@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 		{"a core is left", []gpu.State{training}, gpu.Request{Bytes: gib, Cores: 1}, "cpu", nil, ""},
 		{"the cores are taken", []gpu.State{training}, gpu.Request{Bytes: gib, Cores: 2}, "", gpu.ErrNoCores, "cpu has 1 free of 4, 2 are needed"},
 		{"a worker that shares the cores", []gpu.State{training}, gpu.Request{Bytes: gib}, "cpu", nil, ""},
-		{"neither memory nor cores", []gpu.State{training}, gpu.Request{Bytes: 100 * gib, Cores: 2}, "", gpu.ErrNoRoom, ""},
+		{"neither memory nor cores", []gpu.State{training}, gpu.Request{Bytes: 100 * gib, Cores: 2}, "", gpu.ErrNoCores, ""},
 		{"more in use than there is", []gpu.State{state("a", gpu.CUDA, 24, 30, 0, 0)}, gpu.Request{Bytes: 1}, "", gpu.ErrNoRoom, "0 B free"},
 	}
 	for _, tt := range tests {

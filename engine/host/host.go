@@ -30,11 +30,19 @@ type Config struct {
 	HealthEvery   time.Duration // 0 means 5 s
 	HealthTimeout time.Duration // 0 means 5 s; three in a row mean hung
 
+	// Of training.
+	Inventory    gpu.Inventory // measures memory before a job is started, nil means nobody does
+	TrainingJobs int           // jobs at the same time, 0 means 1; they share the cores evenly
+	TrainMemory  int64         // bytes that one job may use, 0 means what is free
+	TrainSilence time.Duration // a job that says nothing for so long is killed, 0 means 1 minute
+	TrainStop    time.Duration // between SIGTERM and SIGKILL, 0 means 10 s
+
 	Policy Policy
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // nil means slog.Default()
 
-	launch launchFunc // starts a process, nil means a real one
+	launch      launchFunc      // starts a process, nil means a real one
+	launchTrain launchTrainFunc // nil exactly when launch is
 }
 
 func (c Config) withDefaults() Config {
@@ -47,6 +55,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.DrainTimeout, 30*time.Second)
 	setDefault(&c.HealthEvery, 5*time.Second)
 	setDefault(&c.HealthTimeout, 5*time.Second)
+	setDefault(&c.TrainSilence, time.Minute)
+	setDefault(&c.TrainStop, 10*time.Second)
+	c.TrainingJobs = max(1, c.TrainingJobs)
 	c.Policy = c.Policy.withDefaults()
 	if c.Now == nil {
 		c.Now = time.Now
@@ -107,22 +118,31 @@ const patience = 2 * time.Second
 type Host struct {
 	cfg     Config
 	close   func() // after the last worker ended
+	cores   int    // of each training job, 0 when nobody counts them
 	running sync.WaitGroup
 
-	mu     sync.Mutex // guards the fields below and all fields of slots; never held while waiting
-	slots  map[string]*slot
-	closed bool
+	// mu guards the fields below and all fields of slots and training jobs. It is
+	// never held while waiting.
+	mu       sync.Mutex
+	slots    map[string]*slot
+	training map[*training]struct{}
+	tooSmall map[string]int64 // bytes in which a job did not fit, by job
+	closed   bool
 }
 
 // New makes a Host and clears sockets of an earlier process out of RunDir.
 func New(cfg Config) (*Host, error) {
-	h := &Host{cfg: cfg.withDefaults(), close: func() {}, slots: map[string]*slot{}}
+	h := &Host{
+		cfg: cfg.withDefaults(), close: func() {},
+		slots: map[string]*slot{}, training: map[*training]struct{}{}, tooSmall: map[string]int64{},
+	}
+	h.shareCores()
 	if h.cfg.launch == nil {
 		l, err := newLauncher(h.cfg)
 		if err != nil {
 			return nil, err
 		}
-		h.cfg.launch, h.close = l.launch, l.close
+		h.cfg.launch, h.cfg.launchTrain, h.close = l.launch, l.launchTrain, l.close
 	}
 	return h, nil
 }
@@ -241,8 +261,9 @@ func (h *Host) Evict(ctx context.Context, key string) error {
 }
 
 // Close stops all workers: requests in flight run on for DrainTimeout at most,
-// and until the end of ctx at most. It returns when every process is gone.
-// Later calls of Acquire get ErrClosed.
+// and until the end of ctx at most; training jobs are stopped at once and can be
+// taken up later. It returns when every process is gone. Later calls of Acquire
+// and Train get ErrClosed.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	first := !h.closed
@@ -252,6 +273,9 @@ func (h *Host) Close(ctx context.Context) error {
 		if s.state == Loading || s.state == Ready {
 			h.drain(s)
 		}
+	}
+	for t := range h.training {
+		t.cancel(ErrClosed)
 	}
 	h.mu.Unlock()
 	stop := context.AfterFunc(ctx, h.killAll)
@@ -269,6 +293,11 @@ func (h *Host) killAll() {
 	for _, s := range h.slots {
 		if s.proc != nil {
 			s.proc.Kill(ClassStopped, errors.New("no time left to drain"))
+		}
+	}
+	for t := range h.training {
+		if t.proc != nil {
+			t.proc.Kill(ClassStopped, errors.New("no time left to stop"))
 		}
 	}
 }

@@ -16,6 +16,7 @@ const (
 	ClassMemory  Class = "memory"  // it took too much memory and was killed
 	ClassLoad    Class = "load"    // it said why it cannot load its model
 	ClassStart   Class = "start"   // its process could not be started, or did not get ready in time
+	ClassGarbage Class = "garbage" // it wrote what is not the protocol and was killed
 	ClassNoRoom  Class = "no_room" // there was no memory to promise it
 )
 

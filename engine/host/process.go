@@ -24,11 +24,9 @@ type Exit struct {
 	Tail  []string // last lines of its log
 }
 
-// process is a worker that has loaded. Its methods are safe for concurrent use.
-type process interface {
-	Generator() engine.Generator
+// running is a process of either kind. Its methods are safe for concurrent use.
+type running interface {
 	PID() int
-	Health(ctx context.Context) error
 	Memory() (Memory, error)
 	Exited() <-chan struct{} // closed when it is gone and waited for
 	Exit() Exit              // valid after Exited
@@ -36,11 +34,30 @@ type process interface {
 	Kill(class Class, why error) // the first reason counts
 }
 
+// process is a worker that has loaded.
+type process interface {
+	running
+	Generator() engine.Generator
+	Health(ctx context.Context) error
+}
+
+// trainee is a worker that trains.
+type trainee interface {
+	running
+	Lines() <-chan said // closed after the last one; somebody must read them all
+}
+
+// said is a line of a trainee, or why it is none; then it is the last.
+type said struct {
+	worker.Progress
+	err error
+}
+
 // launchFunc starts a process and waits until it is ready. When it returns no
 // process there is none left, and Exit says why. The end of ctx ends the wait.
 type launchFunc func(ctx context.Context, spec Spec) (process, Exit)
 
-func exited(p process) bool {
+func exited(p running) bool {
 	select {
 	case <-p.Exited():
 		return true
@@ -145,7 +162,7 @@ func closeAll(files ...*os.File) {
 
 // launch implements launchFunc.
 func (l *launcher) launch(ctx context.Context, spec Spec) (process, Exit) {
-	c, err := l.spawn(spec)
+	c, err := l.spawn(spec, nil)
 	if err != nil {
 		return nil, Exit{Class: ClassStart, Err: fmt.Errorf("start worker: %w", err)}
 	}
@@ -188,8 +205,9 @@ func (c *child) awaitReady() error {
 	return nil
 }
 
-// spawn starts a process and the goroutines that live as long as it.
-func (l *launcher) spawn(spec Spec) (*child, error) {
+// spawn starts a process and the goroutines that live as long as it. lines gets
+// what a trainee says; it is nil for a worker that serves.
+func (l *launcher) spawn(spec Spec, lines chan said) (*child, error) {
 	n := l.count.Add(1)
 	p, err := openPipes()
 	if err != nil {
@@ -216,9 +234,12 @@ func (l *launcher) spawn(spec Spec) (*child, error) {
 	c := &child{
 		cmd: cmd, pipes: p, group: group, limit: spec.MemoryLimit,
 		socket: filepath.Join(l.cfg.RunDir, fmt.Sprintf("w%d.sock", n)),
-		logs:   &logTail{log: log}, exited: make(chan struct{}),
+		logs:   &logTail{log: log}, lines: lines, exited: make(chan struct{}),
 	}
 	go c.wait()
+	if lines != nil {
+		go c.listen()
+	}
 	return c, nil
 }
 
@@ -254,6 +275,7 @@ type child struct {
 	group  *cgroup
 	limit  int64
 	logs   *logTail
+	lines  chan said // nil unless it trains
 
 	mu         sync.Mutex     // guards the fields below
 	client     *worker.Client // set by launch before others see the child
@@ -306,7 +328,10 @@ func (c *child) wait() {
 		<-read
 	}
 	c.exit = c.judge(err)
-	c.pipes.closeParent()
+	closeAll(c.pipes.stdin, c.pipes.log)
+	if c.lines == nil { // else listen reads on to the end
+		closeAll(c.pipes.ready)
+	}
 	c.group.remove()
 	_ = os.Remove(c.socket) // left behind by all but a clean end
 	if client := c.worker(); client != nil {

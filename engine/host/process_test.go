@@ -34,7 +34,7 @@ const roleEnv = "ATHANOR_HOST_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "worker":
-		if err := worker.Run(context.Background(), load); err != nil {
+		if err := worker.Run(context.Background(), load, train); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

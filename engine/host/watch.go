@@ -23,7 +23,7 @@ func (h *Host) watch(ctx context.Context, s *slot, proc process) Exit {
 	watching, stop := context.WithCancel(context.Background())
 	var watchers sync.WaitGroup
 	watchers.Go(func() { h.watchHealth(watching, s, proc) })
-	watchers.Go(func() { h.watchMemory(watching, s, proc) })
+	watchers.Go(func() { watchMemory(watching, proc, func(m Memory) int64 { return h.measured(s, m) }) })
 	defer watchers.Wait()
 	defer stop()
 	for {
@@ -124,14 +124,14 @@ func (h *Host) watchHealth(ctx context.Context, s *slot, proc process) {
 	}
 }
 
-// watchMemory keeps the measured memory up to date and kills a worker that has
-// more than its limit.
-func (h *Host) watchMemory(ctx context.Context, s *slot, proc process) {
+// watchMemory reports the measured memory, which gives the limit, and kills a
+// process that has more. 0 is no limit.
+func watchMemory(ctx context.Context, proc running, measured func(Memory) (limit int64)) {
 	tick := time.NewTicker(memoryEvery)
 	defer tick.Stop()
 	for {
 		if m, err := proc.Memory(); err == nil {
-			limit := h.measured(s, m)
+			limit := measured(m)
 			if limit > 0 && m.Own > limit {
 				proc.Kill(ClassMemory, fmt.Errorf("killed: it has %s of memory, its limit is %s", gpu.Size(m.Own), gpu.Size(limit)))
 				return

@@ -1,9 +1,13 @@
 // Package worker is the protocol between the control plane and a worker
 // process, and both of its ends.
 //
-// A worker is a child process of the same executable that holds one model. It
-// serves engine.Generator as HTTP/1.1 on a unix socket that only its owner may
-// open:
+// A worker is a child process of the same executable. It serves one model, or
+// it runs one training job.
+//
+// # Serving
+//
+// The child serves engine.Generator as HTTP/1.1 on a unix socket that only its
+// owner may open:
 //
 //	GET  /health    200 while the process answers
 //	GET  /info      engine.ModelInfo
@@ -25,8 +29,17 @@
 // at once; the parent also asks the kernel for a kill on its death
 // (engine/host), so a child that is stuck dies too.
 //
+// # Training
+//
+// A Launch with Train makes the child run that job. It opens no socket;
+// descriptor 3 stays open and carries lines of JSON, each a Progress: an event,
+// a sign of life every few seconds even while a long step computes, and as the
+// last line the result or a typed error. A row of lines that ends otherwise was
+// cut: the child died. SIGTERM cancels the job, which saves what it can.
+//
 // Standard error of a worker is its log.
 //
-// Everything that crosses the socket is bounded in size (MaxRequest,
-// MaxRecord). The package starts no process; engine/host does.
+// Everything that crosses is bounded in size: requests and records on the
+// socket (MaxRequest, MaxRecord), launches and lines of progress (1 MiB). The
+// package starts no process; engine/host does.
 package worker

@@ -33,6 +33,9 @@ type Launch struct {
 	Socket       string        `json:"socket"`
 	DrainTimeout time.Duration `json:"drain_timeout"` // nanoseconds
 	Spec         Spec          `json:"spec"`
+	// Train makes the child run one training job instead of serving; the fields
+	// above then have no meaning.
+	Train *engine.TrainSpec `json:"train,omitempty"`
 }
 
 // WriteTo writes l as the one line that a child expects.
@@ -89,9 +92,10 @@ const readyFD = 3
 const exitOrphan = 4
 
 // Run is the whole life of a worker process: it takes its Launch from standard
-// input, loads, announces itself, serves until SIGTERM and drains. When
-// standard input ends the process exits at once.
-func Run(ctx context.Context, load Loader) error {
+// input, loads, announces itself, serves until SIGTERM and drains; or it trains
+// until the job is done or SIGTERM ends the job's context. When standard input
+// ends the process exits at once.
+func Run(ctx context.Context, load Loader, train TrainFunc) error {
 	var st syscall.Stat_t
 	if err := syscall.Fstat(readyFD, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO {
 		return errors.New("a worker is started by its server, not by hand")
@@ -101,22 +105,30 @@ func Run(ctx context.Context, load Loader) error {
 	defer stop()
 	// A terminal's interrupt reaches the whole session; the parent decides.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
-	c := child{in: os.Stdin, ready: os.NewFile(readyFD, "ready"), orphaned: func() { os.Exit(exitOrphan) }}
-	return c.run(ctx, load)
+	c := child{in: os.Stdin, ready: os.NewFile(readyFD, "ready"), beatEvery: beatEvery, orphaned: func() { os.Exit(exitOrphan) }}
+	return c.run(ctx, load, train)
 }
 
 // child is Run with its surroundings handed in.
 type child struct {
-	in       io.Reader
-	ready    io.WriteCloser
-	orphaned func() // called when in ends
+	in        io.Reader
+	ready     io.WriteCloser
+	beatEvery time.Duration
+	orphaned  func() // called when in ends
 }
 
-func (c child) run(ctx context.Context, load Loader) (err error) {
+func (c child) run(ctx context.Context, load Loader, train TrainFunc) error {
 	launch, err := c.launch()
 	if err != nil {
 		return c.refuse(err)
 	}
+	if launch.Train != nil {
+		return c.train(ctx, launch.Train, train)
+	}
+	return c.serve(ctx, launch, load)
+}
+
+func (c child) serve(ctx context.Context, launch Launch, load Loader) (err error) {
 	ln, err := Listen(launch.Socket)
 	if err != nil {
 		return c.refuse(err)

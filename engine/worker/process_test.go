@@ -30,7 +30,7 @@ func start(ctx context.Context, load Loader) (in *io.PipeWriter, ready *io.PipeR
 	readyR, readyW := io.Pipe()
 	orphaned, ended = make(chan struct{}), make(chan error, 1)
 	c := child{in: inR, ready: readyW, orphaned: func() { close(orphaned) }}
-	go func() { ended <- c.run(ctx, load); _ = readyW.Close() }()
+	go func() { ended <- c.run(ctx, load, nil); _ = readyW.Close() }()
 	return inW, readyR, orphaned, ended
 }
 
@@ -118,7 +118,7 @@ func TestBadLaunch(t *testing.T) {
 	for name, text := range map[string]string{"not JSON": "hello\n", "cut": `{"socket":`, "too long": strings.Repeat(" ", maxControl+1) + "\n"} {
 		t.Run(name, func(t *testing.T) {
 			c := child{in: strings.NewReader(text), ready: nopCloser{io.Discard}, orphaned: func() {}}
-			if err := c.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "read launch") {
+			if err := c.run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "read launch") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -144,7 +144,7 @@ func TestRunByHand(t *testing.T) {
 	if err := syscall.Fstat(readyFD, &st); err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFIFO {
 		t.Skip("descriptor 3 of this test process happens to be a pipe")
 	}
-	if err := Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "not by hand") {
+	if err := Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "not by hand") {
 		t.Errorf("got %v", err)
 	}
 }

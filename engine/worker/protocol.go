@@ -12,7 +12,7 @@ import (
 const (
 	MaxRequest = 64 << 20 // body of /generate
 	MaxRecord  = 64 << 20 // one line of its answer
-	maxControl = 1 << 20  // launch, announcement, /info, error bodies
+	maxControl = 1 << 20  // launch, announcement, /info, error bodies, a line of progress
 )
 
 // record is one line of the answer to /generate; exactly one field is set.
@@ -22,11 +22,13 @@ type record struct {
 	Done  bool          `json:"done,omitempty"`
 }
 
-// wireError carries an error of engine.Generator across the socket.
+// wireError carries an error of engine.Generator or engine.Trainer across.
 type wireError struct {
 	Kind    kind   `json:"kind"`
 	Param   string `json:"param,omitempty"`
 	Code    string `json:"code,omitempty"`
+	File    string `json:"file,omitempty"`
+	Line    int64  `json:"line,omitempty"`
 	Message string `json:"message"`
 }
 
@@ -36,6 +38,8 @@ const (
 	kindRequest     kind = "request"
 	kindOverloaded  kind = "overloaded"
 	kindUnavailable kind = "unavailable"
+	kindData        kind = "data"
+	kindNoMemory    kind = "no_memory"
 	kindInternal    kind = "internal"
 )
 
@@ -51,10 +55,21 @@ type unavailable struct{ reason string }
 func (e *unavailable) Error() string { return engine.ErrUnavailable.Error() + ": " + e.reason }
 func (e *unavailable) Unwrap() error { return engine.ErrUnavailable }
 
+// noMemory is engine.ErrNoMemory in the words of the worker.
+type noMemory struct{ message string }
+
+func (e *noMemory) Error() string { return e.message }
+func (e *noMemory) Unwrap() error { return engine.ErrNoMemory }
+
 func toWire(err error) *wireError {
 	bad := new(engine.RequestError)
+	data := new(engine.DataError)
 	why := new(unavailable)
 	switch {
+	case errors.As(err, &data):
+		return &wireError{Kind: kindData, File: data.File, Line: data.Line, Message: data.Message}
+	case errors.Is(err, engine.ErrNoMemory):
+		return &wireError{Kind: kindNoMemory, Message: err.Error()}
 	case errors.As(err, &bad):
 		return &wireError{Kind: kindRequest, Param: bad.Param, Code: bad.Code, Message: bad.Message}
 	case errors.Is(err, engine.ErrOverloaded):
@@ -79,6 +94,10 @@ func (e *wireError) err() error {
 		return engine.ErrOverloaded
 	case kindUnavailable:
 		return &unavailable{reason: e.Message}
+	case kindData:
+		return &engine.DataError{File: e.File, Line: e.Line, Message: e.Message}
+	case kindNoMemory:
+		return &noMemory{message: e.Message}
 	default:
 		return &RemoteError{Message: e.Message}
 	}

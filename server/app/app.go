@@ -39,6 +39,8 @@ type Options struct {
 	// Generator answers for every registered model in place of its worker; for
 	// tests and for measuring the control plane alone.
 	Generator engine.Generator
+	// Trainer runs training jobs in place of worker processes; for tests.
+	Trainer engine.Trainer
 }
 
 // App is an open appliance. Open, then Run or ServeAdmin, then Close.
@@ -60,6 +62,7 @@ type App struct {
 	noLibrary error // why library is ""
 	metrics   *metrics
 	mock      engine.Generator
+	trainer   engine.Trainer // for the jobs of slices; see train.go
 	firstKey  string
 	server    *rest.Server
 	importing chan struct{} // holds a value while an import runs
@@ -101,6 +104,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if err := a.openHost(ctx); err != nil {
 		return nil, err
 	}
+	a.trainer = a.newTrainer(opt.Trainer)
 	if err := a.openFiles(ctx); err != nil {
 		return nil, err
 	}
@@ -174,6 +178,8 @@ func (a *App) openHost(ctx context.Context) error {
 		Env:    config.WorkerEnv(),
 		RunDir: a.cfg.Run(), Ledger: gpu.NewLedger(devices...), KeepAlive: time.Duration(a.cfg.KeepAlive),
 		DrainTimeout: time.Duration(a.cfg.Drain), Log: a.kit.Log,
+		Inventory: inventory, TrainingJobs: a.cfg.TrainingJobs, TrainMemory: int64(a.cfg.Memory),
+		TrainStop: time.Duration(a.cfg.Drain) / 2,
 	})
 	return err
 }

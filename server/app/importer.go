@@ -62,7 +62,7 @@ func (a *App) describe(dir string, q resource.Quantization) (*resource.Model, er
 	if err != nil {
 		return nil, err
 	}
-	d, err := llm.Inspect(dir, a.cfg.KVMemory)
+	d, err := llm.Inspect(dir, int64(a.cfg.KVMemory))
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := a.plans.of(m.Revision, func() (llm.Description, error) { return llm.Inspect(dir, a.cfg.KVMemory) })
+	plan, err := a.plans.of(m.Revision, func() (llm.Description, error) { return llm.Inspect(dir, int64(a.cfg.KVMemory)) })
 	if err != nil {
 		return nil, fmt.Errorf("inspect the files: %w", err)
 	}
@@ -53,7 +53,7 @@ func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error)
 			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots,
 			MemoryBytes: weightBytes(m) + plan.KVBytes,
 		},
-		MemoryLimit: a.cfg.Memory,
+		MemoryLimit: int64(a.cfg.Memory),
 	})
 }
 

@@ -31,7 +31,7 @@ func RunWorker(ctx context.Context, library string) error {
 			return nil, err
 		}
 		return m, nil
-	})
+	}, nil)
 }
 
 // progressLog reports a conversion at every tenth.

@@ -67,7 +67,7 @@ func (f *flags) register(root *cobra.Command) {
 	p.StringVar(&f.values.LogLevel, "log-level", d.LogLevel, "debug, info, warn or error")
 	p.StringVar(&f.values.LogFormat, "log-format", d.LogFormat, "text or json")
 	p.IntVar(&f.values.Threads, "threads", 0, "threads of one model, 0 = physical cores")
-	p.Int64Var(&f.values.KVMemory, "kv-memory", 0, "bytes of key/value cache of one model, 0 = 2 GiB")
+	p.Var(&f.values.KVMemory, "kv-memory", "key/value cache of one model, in bytes or as 4GiB, 0 = 2GiB")
 }
 
 // config merges flags over environment over file over defaults.
@@ -91,6 +91,7 @@ func (f *flags) config(cmd *cobra.Command) (config.Config, error) {
 	override(given, "keep-alive", &c.KeepAlive, f.values.KeepAlive)
 	override(given, "drain", &c.Drain, f.values.Drain)
 	override(given, "memory", &c.Memory, f.values.Memory)
+	override(given, "training-jobs", &c.TrainingJobs, f.values.TrainingJobs)
 	return c, c.Validate()
 }
 

@@ -38,7 +38,8 @@ func serveCommand(f *flags) *cobra.Command {
 	p.StringVar(&f.values.TLSKey, "tls-key", "", "TLS key (PEM)")
 	p.DurationVar((*time.Duration)(&f.values.KeepAlive), "keep-alive", time.Duration(d.KeepAlive), "how long an idle model stays loaded, 0 = always")
 	p.DurationVar((*time.Duration)(&f.values.Drain), "drain", time.Duration(d.Drain), "how long a shutdown may wait for running requests")
-	p.Int64Var(&f.values.Memory, "memory", 0, "bytes that one worker may use, 0 = no limit")
+	p.Var(&f.values.Memory, "memory", "memory that one worker may use, in bytes or as 8GiB, 0 = no limit")
+	p.IntVar(&f.values.TrainingJobs, "training-jobs", d.TrainingJobs, "fine-tuning jobs that train at the same time, on equal shares of the cores")
 	p.StringSliceVar(&f.values.AllowEgress, "allow-egress", nil, "hosts that may be connected to: host[:port], *.host or an address; \"+private\" behind a name lets it lead into a private network (default none)")
 	p.StringVar(&f.values.Hub, "hub", d.Hub, "base URL of the model hub or of a mirror; list its host in --allow-egress")
 	return cmd

@@ -14,21 +14,22 @@ import (
 // Config is every setting. Field tags name the key in the file; the environment
 // variable is ATHANOR_ and the key in capitals, with dots and dashes as "_".
 type Config struct {
-	Data        string   `toml:"data"`         // data directory
-	Listen      string   `toml:"listen"`       // host:port
-	ONNXRuntime string   `toml:"onnxruntime"`  // folder of another ONNX Runtime build
-	TLSCert     string   `toml:"tls-cert"`     // PEM file
-	TLSKey      string   `toml:"tls-key"`      // PEM file
-	LogLevel    string   `toml:"log-level"`    // debug, info, warn or error
-	LogFormat   string   `toml:"log-format"`   // text or json
-	Threads     int      `toml:"threads"`      // per worker, 0 = physical cores
-	KVMemory    int64    `toml:"kv-memory"`    // bytes of key/value cache per model, 0 = default
-	Memory      int64    `toml:"memory"`       // bytes that one worker may use, 0 = no limit
-	KeepAlive   Duration `toml:"keep-alive"`   // an idle model stays loaded so long, 0 = always
-	Drain       Duration `toml:"drain"`        // how long a shutdown may wait for running requests
-	AllowEgress []string `toml:"allow-egress"` // hosts that may be connected to; see package egress
-	Hub         string   `toml:"hub"`          // base URL of the model hub or of a mirror
-	S3          S3       `toml:"s3"`
+	Data         string   `toml:"data"`          // data directory
+	Listen       string   `toml:"listen"`        // host:port
+	ONNXRuntime  string   `toml:"onnxruntime"`   // folder of another ONNX Runtime build
+	TLSCert      string   `toml:"tls-cert"`      // PEM file
+	TLSKey       string   `toml:"tls-key"`       // PEM file
+	LogLevel     string   `toml:"log-level"`     // debug, info, warn or error
+	LogFormat    string   `toml:"log-format"`    // text or json
+	Threads      int      `toml:"threads"`       // per worker, 0 = physical cores
+	KVMemory     Bytes    `toml:"kv-memory"`     // key/value cache per model, 0 = default
+	Memory       Bytes    `toml:"memory"`        // that one worker may use, 0 = no limit
+	TrainingJobs int      `toml:"training-jobs"` // fine-tuning jobs that train at the same time
+	KeepAlive    Duration `toml:"keep-alive"`    // an idle model stays loaded so long, 0 = always
+	Drain        Duration `toml:"drain"`         // how long a shutdown may wait for running requests
+	AllowEgress  []string `toml:"allow-egress"`  // hosts that may be connected to; see package egress
+	Hub          string   `toml:"hub"`           // base URL of the model hub or of a mirror
+	S3           S3       `toml:"s3"`
 }
 
 // S3 configures the object store; the zero value means a local directory.
@@ -57,7 +58,7 @@ func Default() Config {
 	return Config{
 		Data: "athanor-data", Listen: "127.0.0.1:8080", LogLevel: "info", LogFormat: "text",
 		Hub:       "https://huggingface.co",
-		KeepAlive: Duration(30 * time.Minute), Drain: Duration(20 * time.Second),
+		KeepAlive: Duration(30 * time.Minute), Drain: Duration(20 * time.Second), TrainingJobs: 1,
 	}
 }
 
@@ -80,6 +81,9 @@ func (c Config) Validate() error {
 	}
 	if c.Threads < 0 || c.Threads > 1024 {
 		return fmt.Errorf("threads: must be between 0 and 1024, got %d", c.Threads)
+	}
+	if c.TrainingJobs < 1 || c.TrainingJobs > 64 {
+		return fmt.Errorf("training-jobs: must be between 1 and 64, got %d", c.TrainingJobs)
 	}
 	if c.KVMemory < 0 || c.Memory < 0 || c.KeepAlive < 0 || c.Drain < 0 {
 		return errors.New("kv-memory, memory, keep-alive and drain must not be negative")

@@ -74,7 +74,7 @@ func (c *Config) settings() map[string]func(string) error {
 		"data": text(&c.Data), "listen": text(&c.Listen), "onnxruntime": text(&c.ONNXRuntime),
 		"tls-cert": text(&c.TLSCert), "tls-key": text(&c.TLSKey),
 		"log-level": text(&c.LogLevel), "log-format": text(&c.LogFormat),
-		"threads": number(&c.Threads), "kv-memory": number(&c.KVMemory), "memory": number(&c.Memory),
+		"threads": number(&c.Threads), "kv-memory": size(&c.KVMemory), "memory": size(&c.Memory), "training-jobs": number(&c.TrainingJobs),
 		"keep-alive": duration(&c.KeepAlive), "drain": duration(&c.Drain),
 		"allow-egress": list(&c.AllowEgress), "hub": text(&c.Hub),
 		"s3.endpoint": text(&c.S3.Endpoint), "s3.bucket": text(&c.S3.Bucket), "s3.prefix": text(&c.S3.Prefix),
@@ -100,16 +100,18 @@ func list(p *[]string) func(string) error {
 	}
 }
 
-func number[T int | int64](p *T) func(string) error {
+func number(p *int) func(string) error {
 	return func(v string) error {
-		n, err := strconv.ParseInt(v, 10, 64)
+		n, err := strconv.Atoi(v)
 		if err != nil {
 			return fmt.Errorf("%q is not a whole number", v)
 		}
-		*p = T(n)
+		*p = n
 		return nil
 	}
 }
+
+func size(p *Bytes) func(string) error { return p.Set }
 
 func duration(p *Duration) func(string) error {
 	return func(v string) error { return p.UnmarshalText([]byte(v)) }

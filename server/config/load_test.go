@@ -84,6 +84,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"default", func(*Config) {}, ""},
 		{"listen", func(c *Config) { c.Listen = "8080" }, "listen"},
+		{"no training job at all", func(c *Config) { c.TrainingJobs = 0 }, "training-jobs"},
 		{"half of TLS", func(c *Config) { c.TLSCert = "x" }, "tls-key"},
 		{"level", func(c *Config) { c.LogLevel = "loud" }, "log-level"},
 		{"port", func(c *Config) { c.Listen = "127.0.0.1:99999" }, "99999"},

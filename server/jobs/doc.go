@@ -7,7 +7,8 @@
 //	queued -- claimed when due, a worker is free --> running
 //	   ^                                              |-- nil ----------------> deleted
 //	   |-- failed, and worth another try -------------|-- cancelled ----------> deleted
-//	   |-- shutdown: put back, not counted -----------|-- failed for good ----> GiveUp, deleted
+//	   |-- no room yet, Later: put back, not counted -|-- failed for good ----> GiveUp, deleted
+//	   |-- shutdown: put back, not counted -----------|
 //	   |-- the process died: counted by Start --------|
 //
 // # Words

@@ -61,6 +61,20 @@ func (p Policy) Decide(job *resource.Job, err error, now time.Time) Decision {
 	return Decision{Retry: true, At: now.Add(min(wait, p.MaxBackoff))}
 }
 
+// Later makes a job that cannot begin now be put back for a while: the run does
+// not count as a failure, and reason, which users may see, is kept with the job.
+// The result wraps reason.
+func Later(wait time.Duration, reason error) error { return &later{wait, reason} }
+
+type later struct {
+	wait   time.Duration
+	reason error
+}
+
+func (l *later) Error() string { return l.reason.Error() }
+
+func (l *later) Unwrap() error { return l.reason }
+
 // Permanent marks an error that another try cannot mend.
 func Permanent(err error) error { return &permanent{err} }
 

@@ -284,6 +284,22 @@ func (r *Runner) launch(base context.Context, job resource.Job) {
 	})
 }
 
+// putBack returns a job to the queue without counting the run: at its old place,
+// or for later.
+func (r *Runner) putBack(tx *store.Tx, id resource.JobID, wait *later) error {
+	now := r.kit.Now()
+	_, err := store.Jobs.Update(tx, string(id), func(j *resource.Job) error {
+		if wait != nil {
+			j.DueAt, j.Waiting = now.Add(wait.wait), clip(wait.Error())
+		}
+		return j.To(resource.JobQueued, now)
+	})
+	if errors.Is(err, store.ErrNotFound) { // cancelled meanwhile
+		return nil
+	}
+	return err
+}
+
 // run calls the kind's function; a panic is a failure like others.
 func (r *Runner) run(ctx context.Context, job resource.Job) (err error) {
 	defer func() {
@@ -299,7 +315,10 @@ func (r *Runner) run(ctx context.Context, job resource.Job) (err error) {
 // has no context to end it.
 func (r *Runner) end(ctx context.Context, job resource.Job, err error) {
 	cause := context.Cause(ctx)
-	if err != nil && cause == nil {
+	wait := new(later)
+	if errors.As(err, &wait) && cause == nil {
+		r.kit.Log.Info("a job has to wait", "job", job.ID, "kind", job.Kind, "subject", job.Subject, "reason", err)
+	} else if err != nil && cause == nil {
 		r.kit.Log.Warn("a job failed", "job", job.ID, "kind", job.Kind, "subject", job.Subject, "error", err)
 	}
 	failed := r.db.Update(context.Background(), func(tx *store.Tx) error {
@@ -311,11 +330,9 @@ func (r *Runner) end(ctx context.Context, job resource.Job, err error) {
 			}
 			return err
 		case errors.Is(cause, ErrStopping):
-			_, err := store.Jobs.Update(tx, string(job.ID), func(j *resource.Job) error { return j.To(resource.JobQueued, r.kit.Now()) })
-			if errors.Is(err, store.ErrNotFound) {
-				return nil
-			}
-			return err
+			return r.putBack(tx, job.ID, nil)
+		case errors.As(err, &wait):
+			return r.putBack(tx, job.ID, wait)
 		}
 		return r.settle(tx, job.ID, err, false)
 	})
