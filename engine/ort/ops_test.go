@@ -1,6 +1,7 @@
 package ort_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -78,6 +79,9 @@ func out64(shape ...int) shaped {
 	return shaped{onnx.Int64, shape}
 }
 
+// add are the attributes of a scatter that adds up.
+func add(a ...onnx.Attribute) []onnx.Attribute { return append(a, computetest.Str("reduction", "add")) }
+
 func attrs(a ...onnx.Attribute) []onnx.Attribute { return a }
 
 func elementwiseCases() []opCase {
@@ -96,7 +100,9 @@ func elementwiseCases() []opCase {
 			opCase{name: op + " int64", op: op, in: []*onnx.Tensor{vec(7, -7, 9), i64(nil, 2)}, out: []shaped{out64(3)}})
 	}
 	for _, op := range []string{"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"} {
-		list = append(list, opCase{name: op, op: op, in: []*onnx.Tensor{vec(1, 2, 3), i64([]int64{1}, 2)}, out: []shaped{{onnx.BoolType, []int{3}}}})
+		list = append(list,
+			opCase{name: op, op: op, in: []*onnx.Tensor{vec(1, 2, 3), i64([]int64{1}, 2)}, out: []shaped{{onnx.BoolType, []int{3}}}},
+			opCase{name: op + " floats", op: op, in: []*onnx.Tensor{computetest.Tensor("", []int64{3}, []float32{-1, 0.5, 2}...), computetest.Tensor("", []int64{1}, []float32{0.5}...)}, out: []shaped{{onnx.BoolType, []int{3}}}})
 	}
 	return append(list,
 		opCase{name: "Max of three", op: "Max", in: []*onnx.Tensor{f(1, 4), f(2, 4), f(3, 4)}, out: []shaped{f32(4)}},
@@ -140,6 +146,10 @@ func shapeCases() []opCase {
 		{name: "GatherND", op: "GatherND", in: []*onnx.Tensor{f(1, 3, 4, 2), i64([]int64{2, 2}, 2, 3, 0, -1)}, out: []shaped{f32(2, 2)}},
 		{name: "GatherND last row", op: "GatherND", attrs: attrs(i("batch_dims", 1)), in: []*onnx.Tensor{f(1, 3, 4, 5), i64([]int64{3, 1}, 2, 0, 3)}, out: []shaped{f32(3, 5)}},
 		{name: "GatherND last rows", op: "GatherND", attrs: attrs(i("batch_dims", 1)), in: []*onnx.Tensor{f(1, 2, 4, 5), i64([]int64{2, 2, 1}, 2, 0, 3, 1)}, out: []shaped{f32(2, 2, 5)}},
+		{name: "GatherElements", op: "GatherElements", attrs: attrs(i("axis", 1)), in: []*onnx.Tensor{f(1, 2, 5, 3), i64([]int64{2, 2, 3}, 0, 4, -1, 2, 2, 1, 3, 3, 3, 0, -5, 4)}, out: []shaped{f32(2, 2, 3)}},
+		{name: "ScatterElements", op: "ScatterElements", attrs: add(i("axis", 1)), in: []*onnx.Tensor{f(1, 2, 5), i64([]int64{2, 3}, 4, 4, 0, -1, 2, 4), f(2, 2, 3)}, out: []shaped{f32(2, 5)}},
+		{name: "ScatterND rows", op: "ScatterND", attrs: add(), in: []*onnx.Tensor{f(1, 4, 3), i64([]int64{3, 1}, 2, 0, 2), f(2, 3, 3)}, out: []shaped{f32(4, 3)}},
+		{name: "ScatterND elements", op: "ScatterND", attrs: add(), in: []*onnx.Tensor{f(1, 4, 3), i64([]int64{2, 2}, 2, 0, 2, -1), f(2, 2)}, out: []shaped{f32(4, 3)}},
 		{name: "Identity", op: "Identity", in: []*onnx.Tensor{f(1, 3)}, out: []shaped{f32(3)}},
 		{name: "Constant", op: "Constant", attrs: attrs(onnx.Attribute{Name: "value", Type: onnx.AttrTensor, T: f(3, 2, 2)}), out: []shaped{f32(2, 2)}},
 		{name: "Constant ints", op: "Constant", attrs: attrs(computetest.Ints("value_ints", 4, 5)), out: []shaped{out64(2)}},
@@ -221,17 +231,69 @@ func quantCases() []opCase {
 	)
 }
 
+// noDouble are operators that the library has in float32 only.
+var noDouble = []string{"Erf", "SimplifiedLayerNormalization", "DequantizeLinear"}
+
+// double is the same case in float64, false where there is none.
+func (c opCase) double() (opCase, bool) {
+	floats := false
+	wide := func(t onnx.DataType) onnx.DataType {
+		if t == onnx.Float {
+			floats = true
+			return onnx.Double
+		}
+		return t
+	}
+	c.in, c.out, c.attrs = slices.Clone(c.in), slices.Clone(c.out), slices.Clone(c.attrs)
+	for i, x := range c.in {
+		if x != nil && x.Type == onnx.Float {
+			c.in[i] = widened(x)
+		}
+	}
+	for i := range c.out {
+		c.out[i].t = wide(c.out[i].t)
+	}
+	for i, a := range c.attrs {
+		switch {
+		case c.op == "Cast":
+			c.attrs[i].I = int64(wide(onnx.DataType(a.I)))
+		case a.T != nil && a.T.Type == onnx.Float:
+			c.attrs[i].T = widened(a.T)
+		}
+	}
+	c.name += " float64"
+	return c, floats && !strings.Contains(c.op, "::") && !slices.Contains(noDouble, c.op)
+}
+
+func widened(x *onnx.Tensor) *onnx.Tensor {
+	wide := *x
+	wide.Type, wide.Raw = onnx.Double, nil
+	for b := range slices.Chunk(x.Raw, 4) {
+		v := float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+		wide.Raw = binary.LittleEndian.AppendUint64(wide.Raw, math.Float64bits(v))
+	}
+	return &wide
+}
+
 // TestOperators compares every operator of refexec with the library.
 func TestOperators(t *testing.T) {
 	rt, ref := orttest.Open(t), refexec.New()
 	tested := map[string]bool{"com.microsoft::GroupQueryAttention": true} // by TestGroupQueryAttention
-	for _, c := range slices.Concat(elementwiseCases(), shapeCases(), matrixCases(), quantCases()) {
+	cases := slices.Concat(elementwiseCases(), shapeCases(), matrixCases(), quantCases())
+	for _, c := range cases {
+		if wide, ok := c.double(); ok {
+			cases = append(cases, wide)
+		}
+	}
+	for _, c := range cases {
 		tested[c.op] = true
 		t.Run(c.name, func(t *testing.T) {
 			got, want := c.run(t, rt), c.run(t, ref)
 			for i, o := range c.out {
 				switch o.t {
 				case 0:
+				case onnx.Double:
+					closeDouble(t, i, got[i].Bytes(), want[i].Bytes())
 				case onnx.Float:
 					computetest.Close(t, fmt.Sprintf("output %d", i), computetest.Floats(got[i]), computetest.Floats(want[i]), max(c.tol, 2e-6))
 				default:
@@ -249,8 +311,24 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// closeDouble compares float64 outputs to 14 digits of the largest.
+func closeDouble(t *testing.T, output int, got, want []byte) {
+	t.Helper()
+	g, w := tensor.View[float64](got), tensor.View[float64](want)
+	scale := 1e-6
+	for _, v := range w {
+		scale = max(scale, math.Abs(v))
+	}
+	for i := range w {
+		if !(math.Abs(g[i]-w[i]) <= 1e-14*scale) {
+			t.Errorf("output %d: element %d: got %v, want %v", output, i, g[i], w[i])
+		}
+	}
+}
+
 var dtypes = map[onnx.DataType]tensor.DType{
-	onnx.Float: tensor.F32, onnx.Float16: tensor.F16, onnx.Int64: tensor.I64, onnx.Int32: tensor.I32,
+	onnx.Double: tensor.F64,
+	onnx.Float:  tensor.F32, onnx.Float16: tensor.F16, onnx.Int64: tensor.I64, onnx.Int32: tensor.I32,
 	onnx.Uint8: tensor.U8, onnx.Int8: tensor.I8, onnx.BoolType: tensor.Bool,
 }
 
