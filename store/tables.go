@@ -1,6 +1,10 @@
 package store
 
-import "athanor/store/resource"
+import (
+	"fmt"
+
+	"athanor/store/resource"
+)
 
 // Names of the indexes of the tables below.
 const (
@@ -59,8 +63,14 @@ var (
 
 	// Models by ModelID. The project of a model that all may see is "".
 	Models = NewTable("models",
-		// project, name
-		unique(ByName, func(m *resource.Model) []byte { return Key(string(m.ProjectID), m.Name) }),
+		// project, name or alias
+		Index[resource.Model]{Name: ByName, Unique: true, Key: func(m *resource.Model) [][]byte {
+			keys := [][]byte{Key(string(m.ProjectID), m.Name)}
+			for _, alias := range m.Aliases {
+				keys = append(keys, Key(string(m.ProjectID), alias))
+			}
+			return keys
+		}},
 		// endpoint
 		unique(ByEndpoint, func(m *resource.Model) []byte { return []byte(m.EndpointID) }),
 		// project, time
@@ -77,6 +87,20 @@ var (
 
 	// Uploads by UploadID.
 	Uploads = NewTable[resource.Upload]("uploads")
+
+	// FineTunes by FineTuneID.
+	FineTunes = NewTable("finetunes",
+		// project, time
+		index(ByProject, func(f *resource.FineTune) []byte { return Key(string(f.ProjectID), TimeKey(f.CreatedAt)) }),
+		// project, name of the model that comes of it
+		unique(ByName, func(f *resource.FineTune) []byte { return Key(string(f.ProjectID), f.OutputName) }),
+	)
+
+	// FineTuneSecrets by FineTuneID.
+	FineTuneSecrets = NewTable[resource.FineTuneSecrets]("finetune-secrets")
+
+	// FineTuneMetrics by FineTuneMetricsID; the order of ids is that of the steps.
+	FineTuneMetrics = NewTable[resource.FineTuneMetrics]("finetune-metrics")
 
 	// Jobs by JobID: the queue.
 	Jobs = NewTable("jobs",
@@ -99,9 +123,19 @@ var (
 	)
 )
 
+// FineTuneMetricsID is the id of a row of metrics. Rows of one job sort by step,
+// and the evaluation after a step behind it.
+func FineTuneMetricsID(job resource.FineTuneID, step int, eval bool) string {
+	kind := "t"
+	if eval {
+		kind = "v"
+	}
+	return fmt.Sprintf("%s %012d%s", job, step, kind)
+}
+
 // builtin lists the tables above for Check.
 func builtin() []Checked {
-	return []Checked{Organizations, Projects, Users, Memberships, Keys, Models, Files, Uploads, Jobs}
+	return []Checked{Organizations, Projects, Users, Memberships, Keys, Models, Files, Uploads, FineTunes, FineTuneSecrets, FineTuneMetrics, Jobs}
 }
 
 // index describes an index of one key per record.

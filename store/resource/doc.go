@@ -15,6 +15,8 @@
 //   - A file is bytes that a user uploaded, with what is known of them; an upload
 //     is one that comes in parts.
 //   - A job is an entry of the durable queue.
+//   - A fine-tune is a training job as its owner sees it, with events and metrics;
+//     a lineage says what the model that came of it was made of.
 //
 // States and what may follow them are tables beside the records; testdata/states.md
 // draws them.

@@ -10,5 +10,6 @@ type (
 	FileID         string // of a File, "file-..."
 	UploadID       string // of an Upload, "upload-..."
 	JobID          string // of a Job, "job-..."
+	FineTuneID     string // of a FineTune, "ft-..."
 	EndpointID     string // of the endpoint that serves a model, "endpoint-<uuid>"
 )

@@ -9,6 +9,7 @@ type Model struct {
 	ID            ModelID      `json:"id"`
 	ProjectID     ProjectID    `json:"project_id,omitempty"` // "": visible to every project
 	Name          string       `json:"name"`                 // see ValidateModelName; unique in its project
+	Aliases       []string     `json:"aliases,omitempty"`    // other names, which are not listed; unique like Name
 	DisplayName   string       `json:"display_name,omitempty"`
 	BaseID        ModelID      `json:"base_id,omitempty"`
 	Type          ModelType    `json:"type"`
@@ -23,7 +24,8 @@ type Model struct {
 	Revision      string       `json:"revision"` // SHA-256 of the manifest of Files, hex
 	Builtin       bool         `json:"builtin,omitempty"`
 	CreatedAt     time.Time    `json:"created_at"`
-	EndpointID    EndpointID   `json:"endpoint_id"` // of its serverless endpoint
+	EndpointID    EndpointID   `json:"endpoint_id"`       // of its serverless endpoint
+	Lineage       *Lineage     `json:"lineage,omitempty"` // of a model that was trained here
 }
 
 // ModelFile is one file of a model.

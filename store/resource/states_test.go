@@ -36,6 +36,7 @@ func TestStates(t *testing.T) {
 	var out strings.Builder
 	out.WriteString("# States of the records\n\nWritten by the tests of this package from the tables in the code.\n\n")
 	render(&out, "File", resource.FileMoves)
+	render(&out, "Fine-tune", resource.FineTuneMoves)
 	render(&out, "Job", resource.JobMoves)
 	const name = "testdata/states.md"
 	if *update {
