@@ -6,13 +6,11 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"athanor/engine/compute"
 	"athanor/engine/grad"
 	"athanor/engine/graph"
 	"athanor/engine/onnx"
-	"athanor/engine/tensor"
 )
 
 // Bounds of Check, relative to the largest element of a gradient.
@@ -60,7 +58,7 @@ func Check(ctx context.Context, exact, rt compute.Runtime, p Problem) (Report, e
 	}
 	defer wide.Close()
 	random := rand.New(rand.NewPCG(p.Seed, 1))
-	in, err := p.fill(random, model, wide)
+	in, err := wide.Fill(random, p.Values)
 	if err != nil {
 		return Report{}, err
 	}
@@ -108,33 +106,6 @@ func (p *Problem) model() (*onnx.Model, problemNames, error) {
 		}
 	})
 	return model, names, err
-}
-
-// fill gives every input values; floats are such that float32 holds them.
-func (p *Problem) fill(random *rand.Rand, model *onnx.Model, program *Program) (Values, error) {
-	in := Values{}
-	for i, port := range program.inputs {
-		n := elements(port.buffer)
-		switch given, ok := p.Values[port.name]; {
-		case ok && len(given) != n:
-			return nil, fmt.Errorf("input %s has %d values, want %d", port.name, len(given), n)
-		case ok:
-			in[port.name] = slices.Clone(given)
-		case model.Graph.Inputs[i].Type != onnx.Float:
-			return nil, fmt.Errorf("input %s needs values", port.name)
-		default:
-			in[port.name] = make([]float64, n)
-			for j := range n {
-				in[port.name][j] = float64(2*random.Float32() - 1)
-			}
-		}
-		if port.buffer.DType() == tensor.F64 {
-			for j, v := range in[port.name] {
-				in[port.name][j] = float64(float32(v))
-			}
-		}
-	}
-	return in, nil
 }
 
 // checker varies inputs of one program.

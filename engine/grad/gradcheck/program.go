@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,6 +132,38 @@ func (p *Program) Run(ctx context.Context, in Values) (Values, error) {
 		out[port.name] = v
 	}
 	return out, nil
+}
+
+// Fill gives every input values: a copy of those given, else random numbers in
+// [-1, 1), which only floating-point inputs may have. All are such that float32
+// holds them.
+func (p *Program) Fill(random *rand.Rand, given Values) (Values, error) {
+	in := Values{}
+	for _, port := range p.inputs {
+		dtype := port.buffer.DType()
+		real := dtype == tensor.F32 || dtype == tensor.F64
+		v, ok := given[port.name]
+		switch n := elements(port.buffer); {
+		case ok && len(v) != n:
+			return nil, fmt.Errorf("input %s has %d values, want %d", port.name, len(v), n)
+		case ok:
+			v = slices.Clone(v)
+		case !real:
+			return nil, fmt.Errorf("input %s needs values", port.name)
+		default:
+			v = make([]float64, n)
+			for i := range v {
+				v[i] = 2*random.Float64() - 1
+			}
+		}
+		if real {
+			for i, x := range v {
+				v[i] = float64(float32(x))
+			}
+		}
+		in[port.name] = v
+	}
+	return in, nil
 }
 
 func elements(b compute.Buffer) int {
