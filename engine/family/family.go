@@ -9,7 +9,6 @@ import (
 	"athanor/engine/family/decoder"
 	"athanor/engine/family/llama"
 	"athanor/engine/family/qwen"
-	"athanor/engine/onnx"
 	"athanor/engine/weights"
 )
 
@@ -17,6 +16,7 @@ import (
 type (
 	Decoder          = decoder.Decoder
 	GraphOptions     = decoder.GraphOptions
+	Graphs           = decoder.Graphs
 	Quantization     = decoder.Quantization
 	GenerationConfig = decoder.GenerationConfig
 	UnsupportedError = decoder.UnsupportedError
@@ -40,9 +40,9 @@ type Family interface {
 	// Check compares presence, type and shape of every needed weight with the
 	// config, without reading data.
 	Check(a *weights.Archive) error
-	// Graph builds the serving graph, whose ports decoder.Model.Graph lists,
+	// Graph builds the serving graphs, whose ports decoder.Model.Graph lists,
 	// and writes the converted weights through w.
-	Graph(a *weights.Archive, opt GraphOptions, w *weights.Writer) (*onnx.Model, error)
+	Graph(a *weights.Archive, opt GraphOptions, w *weights.Writer) (*Graphs, error)
 }
 
 // opener describes the model of a folder from its config.json.

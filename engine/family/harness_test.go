@@ -60,14 +60,14 @@ func convert(t testing.TB, dir, out string, opt family.GraphOptions) (*onnx.Mode
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := f.Graph(a, opt, w)
+	graphs, err := f.Graph(a, opt, w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return model, f
+	return graphs.Plain, f
 }
 
 func newStepper(t testing.TB, rt compute.Runtime, dir string, rows int, opt family.GraphOptions) *stepper {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"athanor/engine"
 	"athanor/engine/compute"
 	"athanor/engine/family"
 	"athanor/engine/kv"
@@ -19,6 +20,8 @@ type batch struct {
 	chunk    int // most prompt tokens of one step
 
 	ids, rows, lengths, total compute.Buffer
+	adapters                  *adapterTable  // nil when the program takes none
+	choice                    compute.Buffer // int64 [slots], the adapter of each row
 	logits                    compute.Buffer
 	caches                    []compute.Buffer // per layer key then value, [slots, K, M, D] f32
 }
@@ -27,7 +30,10 @@ type batch struct {
 // prompt's own log-probabilities are wanted; it bounds the logits memory.
 const echoRows = 32
 
-func newBatch(rt compute.Runtime, p compute.Program, d family.Decoder, slots, capacity, chunk int) (*batch, error) {
+// newBatch makes the memory for a program that serves rows of the given
+// capacity, and as many of them as opt has slots.
+func newBatch(rt compute.Runtime, p compute.Program, d family.Decoder, capacity int, opt Options) (*batch, error) {
+	slots, chunk := opt.Slots, min(prefillChunk, capacity)
 	b := &batch{program: p, decoder: d, slots: slots, capacity: capacity, chunk: chunk}
 	logitRows := max(slots, echoRows)
 	fixed := []struct {
@@ -39,6 +45,7 @@ func newBatch(rt compute.Runtime, p compute.Program, d family.Decoder, slots, ca
 		{&b.rows, tensor.I64, logitRows},
 		{&b.lengths, tensor.I32, slots},
 		{&b.total, tensor.I32, 1},
+		{&b.choice, tensor.I64, slots},
 		{&b.logits, tensor.F32, logitRows * d.Vocabulary},
 	}
 	for _, f := range fixed {
@@ -57,24 +64,46 @@ func newBatch(rt compute.Runtime, p compute.Program, d family.Decoder, slots, ca
 		}
 		b.caches = append(b.caches, buf)
 	}
+	if opt.Adapters {
+		var err error
+		if b.adapters, err = newAdapterTable(rt, d, slots); err != nil {
+			b.close()
+			return nil, err
+		}
+	}
 	return b, nil
 }
 
-// prefill reads tokens of one row, of which past are cached already, and
-// returns the logits of the positions in want (relative to tokens), each [V],
+// adapter is the place of an adapter, which is read when it is not in memory;
+// busy are those of running rows.
+func (b *batch) adapter(a *engine.Adapter, busy map[*place]bool) (*place, error) {
+	if b.adapters != nil {
+		return b.adapters.get(a, busy)
+	}
+	if a != nil {
+		return nil, errNoAdapters
+	}
+	return nil, nil
+}
+
+// errNoAdapters is the answer of a model that was loaded without them.
+var errNoAdapters = &engine.RequestError{Param: "model", Message: "the model is not loaded for adapters"}
+
+// prefill reads tokens of one row, of which past are cached already, with an
+// adapter, and returns the logits of the positions in want (relative to tokens), each [V],
 // valid until the next step.
-func (b *batch) prefill(ctx context.Context, row, past int, tokens []int32, want []int) ([][]float32, error) {
+func (b *batch) prefill(ctx context.Context, row, past int, tokens []int32, want []int, adapter *place) ([][]float32, error) {
 	writeInts(tensor.View[int64](b.ids.Bytes()), tokens)
 	writeInts(tensor.View[int64](b.rows.Bytes()), want)
 	end := past + len(tokens)
 	tensor.View[int32](b.lengths.Bytes())[0] = int32(end - 1)
 	tensor.View[int32](b.total.Bytes())[0] = int32(end)
-	return b.run(ctx, row, 1, len(tokens), len(want))
+	return b.run(ctx, row, len(tokens), len(want), []*place{adapter})
 }
 
 // decode appends one token to each of rows 0..len(tokens)-1, whose cached
 // lengths are past, and returns the next logits of each row.
-func (b *batch) decode(ctx context.Context, tokens []int32, past []int) ([][]float32, error) {
+func (b *batch) decode(ctx context.Context, tokens []int32, past []int, adapters []*place) ([][]float32, error) {
 	n := len(tokens)
 	writeInts(tensor.View[int64](b.ids.Bytes()), tokens)
 	clear(tensor.View[int64](b.rows.Bytes())[:n])
@@ -84,12 +113,13 @@ func (b *batch) decode(ctx context.Context, tokens []int32, past []int) ([][]flo
 		longest = max(longest, p+1)
 	}
 	tensor.View[int32](b.total.Bytes())[0] = int32(longest)
-	return b.run(ctx, 0, n, 1, 1)
+	return b.run(ctx, 0, 1, 1, adapters)
 }
 
-// run binds B=rows starting at first, S=positions, R=wanted and runs one step.
-func (b *batch) run(ctx context.Context, first, rows, positions, wanted int) ([][]float32, error) {
-	d := b.decoder
+// run binds B=len(adapters) rows starting at first, S=positions, R=wanted and
+// runs one step.
+func (b *batch) run(ctx context.Context, first, positions, wanted int, adapters []*place) ([][]float32, error) {
+	d, rows := b.decoder, len(adapters)
 	var views []compute.Buffer
 	defer func() { closeAll(views) }()
 	view := func(buf compute.Buffer, offset int, shape ...int) (compute.Buffer, error) {
@@ -115,6 +145,18 @@ func (b *batch) run(ctx context.Context, first, rows, positions, wanted int) ([]
 			return nil, fmt.Errorf("bind the cache of rows %d to %d: %w", first, first+rows-1, err)
 		}
 		in, out = append(in, v), append(out, v)
+	}
+	if b.adapters != nil {
+		any := false
+		for i, p := range adapters {
+			tensor.View[int64](b.choice.Bytes())[i] = int64(p.number())
+			any = any || p != nil
+		}
+		choice, err := view(b.choice, 0, rows)
+		if err != nil {
+			return nil, fmt.Errorf("bind the adapters of %d rows: %w", rows, err)
+		}
+		in = append(append(in, choice), b.adapters.inputs(any)...)
 	}
 	if err := b.program.Run(ctx, in, out); err != nil {
 		return nil, fmt.Errorf("run a step of %d x %d: %w", rows, positions, err)
@@ -143,8 +185,11 @@ func (b *batch) move(m kv.Move, used int) {
 }
 
 func (b *batch) close() {
-	closeAll([]compute.Buffer{b.ids, b.rows, b.lengths, b.total, b.logits})
+	closeAll([]compute.Buffer{b.ids, b.rows, b.lengths, b.total, b.choice, b.logits})
 	closeAll(b.caches)
+	if b.adapters != nil {
+		b.adapters.close()
+	}
 }
 
 func closeAll(buffers []compute.Buffer) {

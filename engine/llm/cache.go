@@ -19,11 +19,11 @@ const (
 	lockPause = 100 * time.Millisecond
 )
 
-// cached reads the compiled graph in dir and calls build, which makes dir, when
-// there is none that is whole. One process converts at a time; the others wait
+// cached reads a compiled graph, a file in dir, and calls build, which makes dir,
+// when there is none that is whole. One process converts at a time; the others wait
 // and find it done.
-func cached(ctx context.Context, dir string, build func() error) (*onnx.Model, error) {
-	if model, err := readGraph(dir); err == nil {
+func cached(ctx context.Context, dir, file string, build func() error) (*onnx.Model, error) {
+	if model, err := readGraph(dir, file); err == nil {
 		return model, nil
 	}
 	parent := filepath.Dir(dir)
@@ -35,7 +35,7 @@ func cached(ctx context.Context, dir string, build func() error) (*onnx.Model, e
 		return nil, fmt.Errorf("lock the cache: %w", err)
 	}
 	defer unlock()
-	if model, err := readGraph(dir); err == nil {
+	if model, err := readGraph(dir, file); err == nil {
 		return model, nil
 	}
 	if err := sweep(parent); err != nil {
@@ -44,13 +44,13 @@ func cached(ctx context.Context, dir string, build func() error) (*onnx.Model, e
 	if err := build(); err != nil {
 		return nil, err
 	}
-	return readGraph(dir)
+	return readGraph(dir, file)
 }
 
 // readGraph reads the graph of a finished conversion. A graph without its whole
 // weights is an error: power may have failed, or somebody deleted files.
-func readGraph(dir string) (*onnx.Model, error) {
-	data, err := os.ReadFile(filepath.Join(dir, graphFile))
+func readGraph(dir, file string) (*onnx.Model, error) {
+	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return nil, fmt.Errorf("read the compiled graph: %w", err)
 	}

@@ -14,13 +14,16 @@ import (
 
 // graphFormat is part of the cache key: raise it when graphs or the layout of
 // converted weights change.
-const graphFormat = "1"
+const graphFormat = "2"
 
+// The files of a compiled model: two graphs over the same weights.
 const (
-	graphFile   = "model.onnx"
-	weightsFile = "weights.bin"
-	// prepackedFile is the runtime's own form of the two, a cache of this machine.
-	prepackedFile = "prepacked.onnx"
+	plainFile    = "model.onnx"
+	adaptersFile = "adapters.onnx"
+	weightsFile  = "weights.bin"
+	// prepacked is put before the name of a graph, for the runtime's own form of
+	// it and its weights, a cache of this machine.
+	prepacked = "prepacked-"
 )
 
 // compile gives the program of the model, building the cache when needed, and
@@ -36,7 +39,11 @@ func compile(ctx context.Context, rt compute.Runtime, fam family.Family, capacit
 	}
 	key := cacheKey(opt, capacity)
 	dir := filepath.Join(opt.CacheDir, key)
-	model, err := cached(ctx, dir, func() error {
+	file := plainFile
+	if opt.Adapters {
+		file = adaptersFile
+	}
+	model, err := cached(ctx, dir, file, func() error {
 		if err := build(ctx, fam, archive, dir, capacity, opt); err != nil {
 			return fmt.Errorf("convert the model to %s: %w", opt.Quantization, err)
 		}
@@ -51,7 +58,7 @@ func compile(ctx context.Context, rt compute.Runtime, fam family.Family, capacit
 	options := compute.Options{Threads: opt.Threads, Dir: dir}
 	if opt.Quantization != family.None {
 		// In float32 the packed copy would take more disk than it is worth.
-		options.Cache, options.Key = filepath.Join(dir, prepackedFile), key
+		options.Cache, options.Key = filepath.Join(dir, prepacked+file), key
 	}
 	program, err := rt.Compile(model, options)
 	if err != nil {
@@ -69,7 +76,7 @@ func cacheKey(opt Options, capacity int) string {
 	return fmt.Sprintf("v%s-%s-%d", graphFormat, format, capacity)
 }
 
-// build writes graph and weights into a temporary directory and renames it. The
+// build writes graphs and weights into a temporary directory and renames it. The
 // caller holds the lock of the cache.
 func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir string, capacity int, opt Options) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), building)
@@ -81,7 +88,7 @@ func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir
 	if err != nil {
 		return err
 	}
-	model, err := fam.Graph(archive, family.GraphOptions{
+	graphs, err := fam.Graph(archive, family.GraphOptions{
 		Quantization: opt.Quantization, BlockSize: opt.BlockSize, KVCapacity: capacity, Progress: opt.Progress,
 	}, w)
 	if err != nil {
@@ -91,12 +98,14 @@ func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir
 	if err := w.Close(); err != nil {
 		return err
 	}
-	data, err := onnx.Encode(model)
-	if err != nil {
-		return err
-	}
-	if err := writeSynced(filepath.Join(tmp, graphFile), data); err != nil {
-		return err
+	for file, model := range map[string]*onnx.Model{plainFile: graphs.Plain, adaptersFile: graphs.Adapters} {
+		data, err := onnx.Encode(model)
+		if err != nil {
+			return err
+		}
+		if err := writeSynced(filepath.Join(tmp, file), data); err != nil {
+			return err
+		}
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err

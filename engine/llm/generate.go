@@ -48,6 +48,9 @@ func (m *Model) Generate(ctx context.Context, spec *engine.GenerateRequest, emit
 
 // newRequest encodes the prompt and checks what only the model can check.
 func (m *Model) newRequest(spec *engine.GenerateRequest) (*request, error) {
+	if spec.Adapter != nil && !m.adapters {
+		return nil, errNoAdapters
+	}
 	prompt, text, err := m.encode(spec)
 	if err != nil {
 		return nil, err

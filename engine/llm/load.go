@@ -32,6 +32,7 @@ type Options struct {
 	Threads      int    // 0 = physical cores
 	Context      int    // tokens served, 0 = what Capacity says
 	Slots        int    // sequences decoded at the same time, 0 = what Capacity says
+	Adapters     bool   // requests may name adapters; costs a little in every step
 	Progress     func(done, total int64)
 	Log          *slog.Logger
 	Now          func() time.Time // for templates that print a date
@@ -48,6 +49,7 @@ type Model struct {
 	eosText    string
 	vocabulary int
 	longest    int // bytes of the longest token
+	adapters   bool
 	now        func() time.Time
 
 	batch   *batch
@@ -72,16 +74,17 @@ func Load(ctx context.Context, rt compute.Runtime, opt Options) (*Model, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{now: opt.Now, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	m := &Model{now: opt.Now, adapters: opt.Adapters, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if err := m.readText(fsys, fam.Decoder()); err != nil {
 		return nil, err
 	}
 	contextLength, slots := capacity(fam.Decoder(), opt)
+	opt.Slots = slots
 	program, parameters, err := compile(ctx, rt, fam, contextLength, opt)
 	if err != nil {
 		return nil, err
 	}
-	m.batch, err = newBatch(rt, program, fam.Decoder(), slots, contextLength, min(prefillChunk, contextLength))
+	m.batch, err = newBatch(rt, program, fam.Decoder(), contextLength, opt)
 	if err != nil {
 		return nil, errors.Join(err, program.Close())
 	}

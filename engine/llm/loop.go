@@ -114,7 +114,7 @@ func (m *Model) prefill(ctx context.Context, step sched.Step) {
 			want = append(want, i)
 		}
 	}
-	logits, err := m.batch.prefill(ctx, row, s.read, chunk, want)
+	logits, err := m.batch.prefill(ctx, row, s.read, chunk, want, s.adapter)
 	if ctx.Err() != nil {
 		return // the model closes: abandon tells everybody
 	}
@@ -154,11 +154,21 @@ func (m *Model) share(s *sequence, row int) bool {
 	return false
 }
 
+// admit gives a row and its adapter to the first waiting sequence.
 func (m *Model) admit() {
 	m.mu.Lock()
 	s := m.waiting[0]
 	m.waiting = append(m.waiting[:0:0], m.waiting[1:]...)
 	m.mu.Unlock()
+	busy := map[*place]bool{}
+	for _, other := range m.running() {
+		busy[other.adapter] = true
+	}
+	var err error
+	if s.adapter, err = m.batch.adapter(s.spec.Adapter, busy); err != nil {
+		m.fail(s.request, err)
+		return
+	}
 	m.rows.Admit(s)
 }
 
@@ -181,11 +191,12 @@ func (m *Model) echo(s *sequence, logits [][]float32) {
 // decode runs one token of every decoding sequence.
 func (m *Model) decode(ctx context.Context) {
 	sequences := append([]*sequence(nil), m.rows.Decoding()...)
-	tokens, past := make([]int32, len(sequences)), make([]int, len(sequences))
+	tokens := make([]int32, len(sequences))
+	past, adapters := make([]int, len(sequences)), make([]*place, len(sequences))
 	for i, s := range sequences {
-		tokens[i], past[i] = s.last, s.cached
+		tokens[i], past[i], adapters[i] = s.last, s.cached, s.adapter
 	}
-	logits, err := m.batch.decode(ctx, tokens, past)
+	logits, err := m.batch.decode(ctx, tokens, past, adapters)
 	if ctx.Err() != nil {
 		return // the model closes: abandon tells everybody
 	}

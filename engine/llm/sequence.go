@@ -55,6 +55,7 @@ func (r *request) start() {
 type sequence struct {
 	*request
 	choice  int
+	adapter *place
 	read    int   // prompt tokens in the cache
 	cached  int   // positions of the row that hold this sequence
 	last    int32 // the sampled token that is not in the cache yet

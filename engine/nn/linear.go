@@ -9,19 +9,24 @@ type Matrix struct {
 	Blocks *graph.Blocks
 }
 
-// Linear is x times the transpose of Weight, plus Bias where there is one.
+// Linear is x times the transpose of Weight, plus what the adapters add, plus
+// Bias where there is one.
 type Linear struct {
-	Weight Matrix
-	Bias   *graph.Value // [N] or nil
+	Weight   Matrix
+	Bias     *graph.Value // [N] or nil
+	Adapters *Adapters    // or nil
 }
 
-// Apply maps x [..., K] to [..., N].
+// Apply maps x [..., K] to [..., N]; with adapters x is [B, S, K].
 func (l Linear) Apply(g *graph.Graph, x *graph.Value) *graph.Value {
 	var y *graph.Value
 	if l.Weight.Blocks != nil {
 		y = g.MatMulBlocks(x, *l.Weight.Blocks)
 	} else {
 		y = g.MatMulTransposed(x, l.Weight.Dense)
+	}
+	if l.Adapters != nil {
+		y = g.Add(y, l.Adapters.Apply(g.Scope("lora"), x))
 	}
 	if l.Bias != nil {
 		y = g.Add(y, l.Bias)

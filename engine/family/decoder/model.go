@@ -27,8 +27,14 @@ func (m *Model) Check(a *weights.Archive) error {
 	return err
 }
 
-// Graph converts the weights through w and builds the serving graph over
-// them. Its ports are, in this order:
+// Graphs are the two forms of a serving graph, over the same weights.
+type Graphs struct {
+	Plain    *onnx.Model
+	Adapters *onnx.Model // with low-rank adapters as inputs
+}
+
+// Graph converts the weights through w and builds the serving graphs over
+// them. The ports are, in this order:
 //
 //	input_ids        [B, S] int64
 //	rows             [B, R, 1] int64    positions of this step that get logits
@@ -39,7 +45,14 @@ func (m *Model) Check(a *weights.Archive) error {
 //	logits           [B, R, V] float32
 //	present.<i>.key  [B, K, M, D] float32, then present.<i>.value; may be bound
 //	                 to the memory of the past ones
-func (m *Model) Graph(a *weights.Archive, opt GraphOptions, w *weights.Writer) (*onnx.Model, error) {
+//
+// The graph with adapters has these inputs after those, the pairs for each
+// layer and each of Decoder.Linears:
+//
+//	adapter              [B] int64           the adapter of each row
+//	lora.<i>.<module>.a  [P, In, Q] float32  all adapters, padded to one rank
+//	lora.<i>.<module>.b  [P, Q, Out] float32 with the factor in it
+func (m *Model) Graph(a *weights.Archive, opt GraphOptions, w *weights.Writer) (*Graphs, error) {
 	names, err := m.d.find(a)
 	if err != nil {
 		return nil, err
@@ -65,7 +78,18 @@ func (m *Model) Graph(a *weights.Archive, opt GraphOptions, w *weights.Writer) (
 	if err := c.rotary(m.d.Rope, positions); err != nil {
 		return nil, err
 	}
-	return graph.Build(func(g *graph.Graph) { m.d.build(g, c, positions) })
+	var g Graphs
+	if g.Plain, err = graph.Build(func(g *graph.Graph) { m.d.build(g, serving{converter: c}, positions, false) }); err != nil {
+		return nil, err
+	}
+	g.Adapters, err = graph.Build(func(g *graph.Graph) { m.d.build(g, serving{converter: c}, positions, true) })
+	return &g, err
+}
+
+// serving is what the layers of one graph are made of.
+type serving struct {
+	*converter
+	adapters map[string]*nn.Adapters // by canonical name of the module; nil for none
 }
 
 // The symbols of the ports.
@@ -74,10 +98,12 @@ var (
 	symS = graph.Symbol("S")
 	symR = graph.Symbol("R")
 	symM = graph.Symbol("M")
+	symP = graph.Symbol("P")
+	symQ = graph.Symbol("Q")
 )
 
 // build adds the whole decoder to g.
-func (d *Decoder) build(g *graph.Graph, c *converter, positions int) {
+func (d *Decoder) build(g *graph.Graph, c serving, positions int, adapters bool) {
 	fixed := graph.Fixed
 	ids := g.Input("input_ids", tensor.I64, symB, symS)
 	rows := g.Input("rows", tensor.I64, symB, symR, fixed(1))
@@ -91,6 +117,9 @@ func (d *Decoder) build(g *graph.Graph, c *converter, positions int) {
 			Value: g.Input(fmt.Sprintf("past.%d.value", i), tensor.F32, shape...),
 			Last:  last, Total: total,
 		}
+	}
+	if adapters {
+		c.adapters = d.adapterInputs(g)
 	}
 	table := []int{positions, d.HeadDim / 2}
 	rotation := nn.NewRotation(g.Scope("rotary"),
@@ -120,10 +149,27 @@ func (d *Decoder) build(g *graph.Graph, c *converter, positions int) {
 	}
 }
 
+// adapterInputs declares the inputs of the adapters of all modules.
+func (d *Decoder) adapterInputs(g *graph.Graph) map[string]*nn.Adapters {
+	all := map[string]*nn.Adapters{}
+	row := g.Input("adapter", tensor.I64, symB)
+	for i := range d.Layers {
+		for _, l := range d.Linears() {
+			name := fmt.Sprintf("lora.%d.%s", i, l.Name)
+			all[layerName(i)+l.Name] = &nn.Adapters{
+				Row: row,
+				A:   g.Input(name+".a", tensor.F32, symP, graph.Fixed(l.In), symQ),
+				B:   g.Input(name+".b", tensor.F32, symP, symQ, graph.Fixed(l.Out)),
+			}
+		}
+	}
+	return all
+}
+
 // layer adds one block: norm, attention, norm, feed-forward, each reading the
 // residual sum and adding to it. The last addition is left to the next norm,
 // which does it in the same pass.
-func (d *Decoder) layer(g *graph.Graph, c *converter, i int, sum, branch *graph.Value, r nn.Rotation, cache nn.Cache) (_, _, key, value *graph.Value) {
+func (d *Decoder) layer(g *graph.Graph, c serving, i int, sum, branch *graph.Value, r nn.Rotation, cache nn.Cache) (_, _, key, value *graph.Value) {
 	p := layerName(i)
 	norm := d.norm(g, c, p+"input_layernorm.weight", d.Hidden)
 	var x *graph.Value // [B, S, H]
@@ -142,7 +188,7 @@ func (d *Decoder) layer(g *graph.Graph, c *converter, i int, sum, branch *graph.
 	return sum, mlp.Apply(g.Scope("mlp"), x), key, value
 }
 
-func (d *Decoder) attention(g *graph.Graph, c *converter, p string) nn.Attention {
+func (d *Decoder) attention(g *graph.Graph, c serving, p string) nn.Attention {
 	q, kv := d.Heads*d.HeadDim, d.KVHeads*d.HeadDim
 	a := nn.Attention{
 		Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim,
@@ -159,12 +205,12 @@ func (d *Decoder) attention(g *graph.Graph, c *converter, p string) nn.Attention
 	return a
 }
 
-func (d *Decoder) norm(g *graph.Graph, c *converter, name string, n int) nn.RMSNorm {
+func (d *Decoder) norm(g *graph.Graph, c serving, name string, n int) nn.RMSNorm {
 	return nn.RMSNorm{Weight: c.vector(g, name, n), Epsilon: float32(d.Epsilon)}
 }
 
-func (d *Decoder) linear(g *graph.Graph, c *converter, name string, rows, cols int, bias bool) nn.Linear {
-	l := nn.Linear{Weight: c.matrix(g, name+".weight", rows, cols)}
+func (d *Decoder) linear(g *graph.Graph, c serving, name string, rows, cols int, bias bool) nn.Linear {
+	l := nn.Linear{Weight: c.matrix(g, name+".weight", rows, cols), Adapters: c.adapters[name]}
 	if bias {
 		l.Bias = c.vector(g, name+".bias", rows)
 	}
