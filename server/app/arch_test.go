@@ -62,7 +62,7 @@ var allowed = []struct {
 	{"engine/peft", []string{"engine/weights", "engine/onnx", "engine/tensor"}},
 	{"engine/export", []string{"engine", "engine/peft", "engine/family", "engine/weights", "engine/compute", "engine/token", "engine/prompt", "engine/onnx", "engine/tensor"}},
 	{"engine/train/data", []string{"engine", "engine/token", "engine/prompt"}},
-	{"engine/train/...", []string{"engine", "engine/train/...", "engine/export", "engine/peft", "engine/family/...", "engine/token", "engine/prompt", "engine/graph", "engine/grad", "engine/nn", "engine/weights", "engine/compute", "engine/onnx", "engine/tensor"}},
+	{"engine/train/...", []string{"engine", "engine/train/...", "engine/export", "engine/peft", "engine/family/...", "engine/token", "engine/prompt", "engine/graph", "engine/grad/...", "engine/refexec", "engine/nn", "engine/weights", "engine/compute", "engine/onnx", "engine/tensor"}},
 	{"engine/llm", []string{"engine", "engine/peft", "engine/sched", "engine/sample", "engine/token", "engine/prompt", "engine/kv", "engine/family", "engine/graph", "engine/weights", "engine/compute", "engine/onnx", "engine/tensor"}},
 	{"engine/worker", []string{"engine"}},
 	{"engine/host", []string{"engine", "engine/worker", "gpu"}},
