@@ -75,6 +75,9 @@ type stage struct {
 	starts []time.Time
 	procs  map[string][]*fake // by key, in order
 	make   func(spec Spec, nth int) (*fake, time.Duration, error)
+
+	jobs  []engine.TrainSpec // as they were started
+	train func(spec *engine.TrainSpec, job *fakeTrainee)
 }
 
 func (s *stage) launch(ctx context.Context, spec Spec) (process, Exit) {
@@ -124,7 +127,7 @@ func (s *stage) count() int {
 func play(t *testing.T, s *stage, cfg Config, f func(t *testing.T, h *Host)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.launch = s.launch
+		cfg.launch, cfg.launchTrain = s.launch, s.launchTrain
 		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 		h, err := New(cfg)
 		if err != nil {
@@ -493,6 +496,51 @@ func TestResidentWorkersKeepTheirRoom(t *testing.T) {
 		synctest.Wait()
 		if got := status(t, h, "resident"); got.State != Ready || got.Restarts != 1 {
 			t.Errorf("after a crash nobody asked about: %+v", got)
+		}
+	})
+}
+
+// TestResidentWorkerWaitsForRoom has a resident worker that finds no room when it
+// is started, and later gets it without a request.
+func TestResidentWorkerWaitsForRoom(t *testing.T) {
+	s := &stage{}
+	ledger := gpu.NewLedger(gpu.Device{ID: "cpu", MemoryBytes: 100})
+	play(t, s, Config{Ledger: ledger}, func(t *testing.T, h *Host) {
+		other := key("other")
+		other.MemoryBytes = 60
+		lease := mustAcquire(t, h, other)
+		resident := key("resident")
+		resident.Resident, resident.MemoryBytes = true, 60
+		if _, err := h.Acquire(t.Context(), resident); !errors.Is(err, gpu.ErrNoRoom) {
+			t.Fatalf("got %v, want ErrNoRoom", err)
+		}
+		pass(10 * time.Minute)
+		if state(h, "resident") != Absent {
+			t.Fatalf("without room: %+v", h.Snapshot())
+		}
+		lease.Release()
+		pass(time.Minute)
+		if got := status(t, h, "resident"); got.State != Ready || got.Failures != 0 || got.Restarts != 0 {
+			t.Errorf("with room: %+v", got)
+		}
+
+		// One that is not wanted any more is not tried again.
+		busy := mustAcquire(t, h, resident)
+		third := resident
+		third.Key = "third"
+		if _, err := h.Acquire(t.Context(), third); !errors.Is(err, gpu.ErrNoRoom) {
+			t.Fatalf("got %v, want ErrNoRoom", err)
+		}
+		if err := h.Evict(t.Context(), "third"); err != nil {
+			t.Error(err)
+		}
+		busy.Release()
+		if err := h.Evict(t.Context(), "resident"); err != nil {
+			t.Error(err)
+		}
+		pass(10 * time.Minute)
+		if left := h.Snapshot(); len(left) != 1 || left[0].Key != "other" {
+			t.Errorf("left: %+v", left)
 		}
 	})
 }

@@ -36,15 +36,18 @@ type Decision struct {
 	Reason  string
 }
 
-// Decide answers for the given number of failures in a row, 1 or more, the
-// last of class. The first death of a worker that was ready is forgiven at
+// Decide answers for the given number of failures in a row, or of starts in a row
+// without room, 1 or more, the last of class. The first death of a worker that was ready is forgiven at
 // once. A worker that cannot load its model is not started again by itself:
 // the same files give the same answer.
 func (p Policy) Decide(failures int, class Class, now time.Time) Decision {
 	p = p.withDefaults()
 	switch class {
-	case ClassStopped, ClassNoRoom:
+	case ClassStopped:
 		return Decision{Until: now, Reason: "not a failure"}
+	case ClassNoRoom:
+		d := p.pause(failures)
+		return Decision{Until: now.Add(d), Restart: true, Reason: fmt.Sprintf("not a failure: a request may try at once, and a resident worker is tried in %v", d)}
 	case ClassLoad:
 		d := p.pause(failures)
 		return Decision{Until: now.Add(d), Reason: fmt.Sprintf("the model cannot be loaded; a request may try again in %v", d)}

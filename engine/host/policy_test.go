@@ -33,7 +33,8 @@ func TestPolicy(t *testing.T) {
 		{"a model that cannot be loaded waits for a request", p, 1, host.ClassLoad, time.Second, false, "cannot be loaded"},
 		{"longer each time", p, 4, host.ClassLoad, 8 * time.Second, false, "in 8s"},
 		{"a stop is no failure", p, 3, host.ClassStopped, 0, false, "not a failure"},
-		{"nor is a lack of room", p, 3, host.ClassNoRoom, 0, false, "not a failure"},
+		{"nor is a lack of room", p, 3, host.ClassNoRoom, 4 * time.Second, true, "not a failure"},
+		{"which may last", p, 100, host.ClassNoRoom, 20 * time.Second, true, "tried in 20s"},
 		{"defaults", host.Policy{}, 3, host.ClassCrash, time.Second, true, ""},
 		{"default limit", host.Policy{}, 100, host.ClassCrash, time.Minute, false, ""},
 	}

@@ -121,12 +121,29 @@ func deaf() {
 func server() {
 	h, err := host.New(host.Config{
 		RunDir: os.Args[1], Log: slog.New(slog.DiscardHandler),
-		Args: func(s host.Spec) []string { return []string{s.Key} }, Env: os.Environ(),
-		Exe: os.Args[2],
+		Args: func(s host.Spec) []string {
+			if role, ok := strings.CutPrefix(s.Key, "training "); ok {
+				return []string{role}
+			}
+			return []string{s.Key}
+		},
+		Env: os.Environ(), Exe: os.Args[2],
 	})
 	if err != nil {
 		panic(err)
 	}
+	trains := make(chan struct{})
+	go func() {
+		_, err := h.Train(context.Background(), trainKnobs{Steps: 2, At: 2, Do: "deaf"}.spec("worker", os.Args[3]), func(ev *engine.TrainEvent) error {
+			if ev.Step == 1 {
+				close(trains)
+			}
+			return nil
+		})
+		panic(err)
+	}()
+	<-trains
+	fmt.Println(h.Training()[0].PID)
 	for _, key := range []string{"worker", "deaf"} {
 		if _, err := h.Acquire(context.Background(), knobs{}.spec(key)); err != nil {
 			panic(err)
@@ -442,7 +459,7 @@ func TestDeathOfTheServer(t *testing.T) {
 	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0], dir, wrapper)
+	cmd := exec.Command(os.Args[0], dir, wrapper, t.TempDir())
 	cmd.Env = append(os.Environ(), roleEnv+"=server")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -466,11 +483,14 @@ func TestDeathOfTheServer(t *testing.T) {
 		defer unix.Close(fd)
 		workers = append(workers, fd)
 	}
-	if len(workers) != 2 {
-		t.Fatalf("%d workers, want 2", len(workers))
+	names := []string{"training", "deaf", "worker"}
+	if len(workers) != len(names) {
+		t.Fatalf("%d workers, want %d", len(workers), len(names))
 	}
-	if alive(t, workers[0]) != true || alive(t, workers[1]) != true {
-		t.Fatal("a worker died too early")
+	for i, fd := range workers {
+		if !alive(t, fd) {
+			t.Fatalf("worker %s died too early", names[i])
+		}
 	}
 	start := time.Now()
 	if err := cmd.Process.Kill(); err != nil {
@@ -478,7 +498,7 @@ func TestDeathOfTheServer(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	for i, fd := range workers {
-		waitGone(t, fd, []string{"deaf", "worker"}[i])
+		waitGone(t, fd, names[i])
 	}
 	t.Logf("all workers gone %v after the server", time.Since(start))
 

@@ -46,7 +46,8 @@ type slot struct {
 	lastErr  error
 	tail     []string
 	until    time.Time   // in failed
-	retry    *time.Timer // in failed, for a resident worker
+	refused  int         // starts in a row for which there was no room
+	retry    *time.Timer // in failed, or absent without room: for a resident worker
 }
 
 // load is one start; err is set before done is closed.
@@ -108,7 +109,7 @@ func (h *Host) own(ctx context.Context, s *slot, spec Spec) {
 	case ClassStopped:
 		log.Info("worker stopped")
 	case ClassNoRoom:
-		log.Warn("worker not started", "error", exit.Err)
+		log.Warn("worker not started", "error", exit.Err, "next", next.Reason)
 	default:
 		log.Warn("worker failed", "class", string(exit.Class), "error", exit.Err, "next", next.Reason)
 	}
@@ -144,7 +145,7 @@ func admission(err error) Class {
 func (h *Host) loaded(s *slot, proc process) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.proc, s.readyAt = proc, h.cfg.Now()
+	s.proc, s.readyAt, s.refused = proc, h.cfg.Now(), 0
 	s.idleSince = s.readyAt
 	if s.state == Loading {
 		h.to(s, Ready)
@@ -171,6 +172,10 @@ func (h *Host) ended(s *slot, exit Exit) (next Decision) {
 		h.to(s, Absent)
 		if s.evicted {
 			delete(h.slots, s.spec.Key)
+		} else if exit.Class == ClassNoRoom {
+			s.refused++
+			next = h.cfg.Policy.Decide(s.refused, ClassNoRoom, h.cfg.Now())
+			h.retryLater(s, next)
 		}
 		return next
 	}
@@ -181,17 +186,22 @@ func (h *Host) ended(s *slot, exit Exit) (next Decision) {
 	next = h.cfg.Policy.Decide(s.failures, exit.Class, h.cfg.Now())
 	s.until = next.Until
 	h.to(s, Failed)
+	h.retryLater(s, next)
+	return next
+}
+
+// retryLater starts a resident worker again by itself. The caller holds mu.
+func (h *Host) retryLater(s *slot, next Decision) {
 	if s.spec.Resident && next.Restart && !h.closed {
 		s.retry = time.AfterFunc(next.Until.Sub(h.cfg.Now()), func() { h.retry(s) })
 	}
-	return next
 }
 
 // retry starts a resident worker again unless somebody else did.
 func (h *Host) retry(s *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.closed && s.state == Failed && h.slots[s.spec.Key] == s {
+	if !h.closed && (s.state == Failed || s.state == Absent) && h.slots[s.spec.Key] == s {
 		h.start(s, s.spec)
 	}
 }

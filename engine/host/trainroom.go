@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,10 @@ func (h *Host) admitTraining(ctx context.Context, spec *engine.TrainSpec, cores 
 			budget = min(budget, most)
 		}
 		if spec.MemoryBytes == 0 && h.wasTooSmall(spec.Job, budget) {
-			return nil, budget, busyMemory(budget)
+			if more, err := h.stopIdlest(ctx, spec.Job); !more {
+				return nil, budget, cmp.Or(err, busyMemory(budget))
+			}
+			continue
 		}
 		place, err := gpu.Plan(states, gpu.Request{Bytes: budget, Cores: cores, Kind: gpu.CPU})
 		if err == nil {
@@ -135,6 +139,18 @@ func busyMemory(budget int64) error {
 	return &engine.BusyError{Reason: fmt.Sprintf("it needs more than the %s of memory that are free beside the models in use", gpu.Size(budget))}
 }
 
+// stopIdlest stops the longest idle worker for a job; more is false when there is
+// none, or ctx ended.
+func (h *Host) stopIdlest(ctx context.Context, job string) (more bool, err error) {
+	w, ok := h.makeRoom(gpu.HostID, 1)
+	if !ok {
+		return false, nil
+	}
+	h.cfg.Log.Info("an idle worker makes room", "job", job, "device", gpu.HostID)
+	err = w.wait(ctx)
+	return err == nil, err
+}
+
 // maxTooSmall bounds what is remembered about jobs that did not fit.
 const maxTooSmall = 1000
 
@@ -163,13 +179,12 @@ func (h *Host) moreRoom(ctx context.Context, spec *engine.TrainSpec, budget int6
 		return why
 	}
 	for {
-		w, ok := h.makeRoom(gpu.HostID, 1)
-		if !ok {
-			break
-		}
-		h.cfg.Log.Info("an idle worker makes room", "job", spec.Job, "device", gpu.HostID)
-		if err := w.wait(ctx); err != nil {
+		more, err := h.stopIdlest(ctx, spec.Job)
+		if err != nil {
 			return err
+		}
+		if !more {
+			break
 		}
 	}
 	states, err := h.states(ctx)

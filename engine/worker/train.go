@@ -87,7 +87,7 @@ func (c child) train(ctx context.Context, spec *engine.TrainSpec, train TrainFun
 		if err := out.write(Progress{Event: ev}); err != nil {
 			return fmt.Errorf("report event %s of step %d: %w", ev.Type, ev.Step, err)
 		}
-		return ctx.Err()
+		return nil
 	})
 	cancel()
 	beats.Wait()
