@@ -144,6 +144,9 @@ type TrainEvent struct {
 	// Checkpoint of TrainCheckpoint; Epoch, from 1, of TrainEpoch.
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	Epoch      int         `json:"epoch,omitempty"`
+	// Of TrainEarlyStopped, as in TrainResult.
+	BestStep   int      `json:"best_step,omitempty"`
+	BestMetric *float64 `json:"best_metric,omitempty"`
 	// SecondsLeft estimates the rest of the job, 0 = unknown.
 	SecondsLeft float64 `json:"seconds_left,omitempty"`
 }
