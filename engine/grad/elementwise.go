@@ -8,7 +8,8 @@ import (
 )
 
 // each makes the gradients of the two operands of an operator with
-// broadcasting, from functions that give them in the shape of the result.
+// broadcasting, from functions that give them in the shape of the result, or
+// loose where fold need not add anything up.
 func (s *step) each(da, db func() *graph.Value) []*graph.Value {
 	d := make([]*graph.Value, 2)
 	for i, fn := range []func() *graph.Value{da, db} {
@@ -20,13 +21,19 @@ func (s *step) each(da, db func() *graph.Value) []*graph.Value {
 }
 
 func add(s *step) []*graph.Value {
-	dy := s.dy()
-	return s.each(func() *graph.Value { return dy }, func() *graph.Value { return dy })
+	return s.each(func() *graph.Value { return s.same(0) }, func() *graph.Value { return s.same(1) })
+}
+
+// same is dy as the gradient of an operand, loose where that may be.
+func (s *step) same(i int) *graph.Value {
+	if slices.Equal(s.Inputs[i].Shape(), s.Outputs[0].Shape()) {
+		return s.loose()
+	}
+	return s.dy()
 }
 
 func sub(s *step) []*graph.Value {
-	dy := s.dy()
-	d := s.each(func() *graph.Value { return dy }, func() *graph.Value { return dy })
+	d := add(s)
 	if d[1] != nil {
 		d[1] = s.g.Neg(d[1])
 	}
@@ -35,6 +42,9 @@ func sub(s *step) []*graph.Value {
 
 func mul(s *step) []*graph.Value {
 	a, b := s.Inputs[0], s.Inputs[1]
+	if a == b {
+		return one(s.g.Mul(s.g.Mul(s.loose(), s.scalar(2)), a))
+	}
 	return s.each(
 		func() *graph.Value { return s.times(b) },
 		func() *graph.Value { return s.times(a) },

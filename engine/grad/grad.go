@@ -166,7 +166,11 @@ func (s *step) wants(i int) bool {
 func (s *step) loose() *graph.Value { return s.grads[s.Outputs[0]] }
 
 // dy is the gradient of output 0 in full.
-func (s *step) dy() *graph.Value { return s.stretch(s.loose(), s.Outputs[0].Shape()) }
+func (s *step) dy() *graph.Value {
+	y := s.Outputs[0]
+	s.grads[y] = s.stretch(s.grads[y], y.Shape()) // once, however often it is asked for
+	return s.grads[y]
+}
 
 // scalar is a constant of the type of output 0.
 func (s *step) scalar(v float64) *graph.Value { return s.g.Scalar(v, s.Outputs[0].DType()) }

@@ -22,6 +22,7 @@ type builder struct {
 	names        map[string]bool   // of inputs, outputs and weights
 	counts       map[string]int    // nodes by scope and operator
 	constants    map[string]*Value // by kind and values
+	sizes        map[string]*Value // vectors of sizes
 }
 
 // node is an onnx.Node whose values may still be renamed.
@@ -45,7 +46,7 @@ func Build(fn func(*Graph)) (model *onnx.Model, err error) {
 			model, err = nil, e
 		}
 	}()
-	b := &builder{names: map[string]bool{}, counts: map[string]int{}, constants: map[string]*Value{}}
+	b := &builder{names: map[string]bool{}, counts: map[string]int{}, constants: map[string]*Value{}, sizes: map[string]*Value{}}
 	fn(&Graph{b: b})
 	if len(b.outputs) == 0 {
 		fail("Build", "the graph has no output")

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"slices"
 
 	"athanor/engine/onnx"
@@ -59,36 +60,51 @@ func (g *Graph) Expand(x *Value, to ...Dim) *Value {
 }
 
 // sizes is a vector of target, with the sizes of dimensions in place of -1
-// except at index left.
+// except at index left. Equal vectors are computed once.
 func (g *Graph) sizes(op string, to Shape, target []int64, left int) *Value {
+	if !slices.Contains(target, -1) {
+		return g.Int64s(target...)
+	}
+	key := fmt.Sprint(to, target, left)
+	if v := g.b.sizes[key]; v != nil {
+		return v
+	}
 	var parts []*Value
 	for i, n := range target {
 		if n != -1 || i == left {
 			parts = append(parts, g.Int64s(n))
-			continue
+		} else {
+			parts = append(parts, g.size(op, to[i]))
 		}
-		n, names := to[i].factors()
-		var size *Value
-		for _, name := range names {
-			v, axis, ok := g.inputWith(Symbol(name))
-			if !ok {
-				fail(op, "no input has the dimension %s", name)
-			}
-			if length := g.Length(v, axis); size == nil {
-				size = length
-			} else {
-				size = g.Mul(size, length)
-			}
-		}
-		if n != 1 {
-			size = g.Mul(size, g.Int64s(int64(n)))
-		}
-		parts = append(parts, size)
 	}
-	if !slices.Contains(target, -1) {
-		return g.Int64s(target...)
+	v := g.Concat(0, parts...)
+	g.b.sizes[key] = v
+	return v
+}
+
+// size is the size of a symbol as a vector of one element.
+func (g *Graph) size(op string, d Dim) *Value {
+	if v := g.b.sizes[d.symbol]; v != nil {
+		return v
 	}
-	return g.Concat(0, parts...)
+	n, names := d.factors()
+	var size *Value
+	for _, name := range names {
+		v, axis, ok := g.inputWith(Symbol(name))
+		if !ok {
+			fail(op, "no input has the dimension %s", name)
+		}
+		if length := g.Length(v, axis); size == nil {
+			size = length
+		} else {
+			size = g.Mul(size, length)
+		}
+	}
+	if n != 1 {
+		size = g.Mul(size, g.Int64s(int64(n)))
+	}
+	g.b.sizes[d.symbol] = size
+	return size
 }
 
 // inputWith finds an input of the model that has a dimension.
