@@ -67,6 +67,9 @@ type App struct {
 	server    *rest.Server
 	importing chan struct{} // holds a value while an import runs
 
+	drainOnce sync.Once
+	drainTime context.Context // of the shutdown, see drain
+	drainEnd  context.CancelFunc
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -220,17 +223,26 @@ func (a *App) ready(context.Context) error {
 	return nil
 }
 
+// drain is the time that a shutdown has, as a context; it begins with the first
+// call and is one for all that has to end: requests, jobs and workers.
+func (a *App) drain() context.Context {
+	a.drainOnce.Do(func() {
+		a.drainTime, a.drainEnd = context.WithTimeout(context.Background(), time.Duration(a.cfg.Drain))
+	})
+	return a.drainTime
+}
+
 // Close ends workers and closes everything; it may be called more than once.
 func (a *App) Close() error {
 	a.closeOnce.Do(func() {
+		a.drain()
+		defer a.drainEnd()
 		var errs []error
 		if a.jobs != nil {
 			a.jobs.Stop()
 		}
 		if a.host != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(a.cfg.Drain))
-			errs = append(errs, a.host.Close(ctx))
-			cancel()
+			errs = append(errs, a.host.Close(a.drain()))
 		}
 		if a.gpus != nil {
 			errs = append(errs, a.gpus.Close())

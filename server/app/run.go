@@ -29,7 +29,8 @@ func (a *App) Run(ctx context.Context) error {
 	return a.Serve(ctx, ln)
 }
 
-// Serve serves the API on ln until ctx ends, and drains. It closes ln.
+// Serve serves the API on ln until ctx ends, and drains: jobs are put back while
+// requests come to their end. It closes ln.
 func (a *App) Serve(ctx context.Context, ln net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- a.server.Serve(ln) }()
@@ -39,8 +40,10 @@ func (a *App) Serve(ctx context.Context, ln net.Listener) error {
 	case <-ctx.Done():
 	}
 	a.kit.Log.Info("shutting down")
-	drain, cancel := context.WithTimeout(context.Background(), time.Duration(a.cfg.Drain))
-	defer cancel()
+	drain := a.drain()
+	var putBack sync.WaitGroup
+	putBack.Go(a.jobs.Stop)
+	defer putBack.Wait()
 	if err := a.server.Shutdown(drain); errors.Is(err, context.DeadlineExceeded) {
 		a.kit.Log.Warn("the time to drain is over: requests were cut off")
 	} else if err != nil {
