@@ -45,10 +45,20 @@ func mul(s *step) []*graph.Value {
 	if a == b {
 		return one(s.g.Mul(s.g.Mul(s.loose(), s.scalar(2)), a))
 	}
+	if n := s.producer[b]; n != nil && n.Op == "Sigmoid" && n.Inputs[0] == a {
+		return one(s.silu(b))
+	}
 	return s.each(
 		func() *graph.Value { return s.times(b) },
 		func() *graph.Value { return s.times(a) },
 	)
+}
+
+// silu: y = x * sigma, where sigma is the sigmoid of x, has
+// dx = dy * (sigma + y * (1 - sigma)) through both factors at once.
+func (s *step) silu(sigma *graph.Value) *graph.Value {
+	slope := s.g.Add(sigma, s.g.Mul(s.Outputs[0], s.g.Sub(s.scalar(1), sigma)))
+	return s.g.Mul(s.loose(), slope)
 }
 
 // times is dy * v, in full.

@@ -34,11 +34,11 @@ func Of(g *graph.Graph, outputs, seeds, wrt []*graph.Value) []*graph.Value {
 			fail("types of output %s and seed %s differ", y, seed)
 		}
 		if w.depends[y] {
-			w.accumulate(y, seed)
+			w.accumulate(y, seed, nil)
 		}
 	}
-	for _, n := range slices.Backward(w.nodes) {
-		w.back(n)
+	for i := range slices.Backward(w.nodes) {
+		w.back(&w.nodes[i])
 	}
 	return w.results(first, wrt)
 }
@@ -48,14 +48,16 @@ type walk struct {
 	g        *graph.Graph
 	nodes    []graph.Node // of the graph to differentiate
 	producer map[*graph.Value]*graph.Node
-	depends  map[*graph.Value]bool         // on one of wrt
-	grads    map[*graph.Value]*graph.Value // so far, may be loose
+	depends  map[*graph.Value]bool          // on one of wrt
+	grads    map[*graph.Value]*graph.Value  // so far, may be loose
+	sources  map[*graph.Value][]*graph.Node // of the parts of a gradient, nil for a seed
 }
 
 func newWalk(g *graph.Graph, wrt []*graph.Value) *walk {
 	w := &walk{
 		g: g, nodes: g.Nodes(),
 		producer: map[*graph.Value]*graph.Node{}, depends: map[*graph.Value]bool{}, grads: map[*graph.Value]*graph.Value{},
+		sources: map[*graph.Value][]*graph.Node{},
 	}
 	for _, v := range wrt {
 		if !floating(v) {
@@ -87,8 +89,9 @@ func floating(v *graph.Value) bool {
 	return false
 }
 
-// accumulate adds to the gradient of v.
-func (w *walk) accumulate(v, dv *graph.Value) {
+// accumulate adds to the gradient of v what comes from a node that uses it.
+func (w *walk) accumulate(v, dv *graph.Value, from *graph.Node) {
+	w.sources[v] = append(w.sources[v], from)
 	if had := w.grads[v]; had != nil {
 		dv = w.g.Add(had, dv)
 	}
@@ -96,7 +99,7 @@ func (w *walk) accumulate(v, dv *graph.Value) {
 }
 
 // back takes the gradients of a node's outputs to its inputs.
-func (w *walk) back(n graph.Node) {
+func (w *walk) back(n *graph.Node) {
 	if n.Stop || !slices.ContainsFunc(n.Outputs, func(y *graph.Value) bool { return w.grads[y] != nil }) {
 		return
 	}
@@ -114,7 +117,7 @@ func (w *walk) back(n graph.Node) {
 	}
 	for i, dx := range rule(s) {
 		if dx != nil && s.wants(i) {
-			w.accumulate(n.Inputs[i], dx)
+			w.accumulate(n.Inputs[i], dx, n)
 		}
 	}
 }
@@ -154,7 +157,7 @@ func (w *walk) stretch(dv *graph.Value, shape graph.Shape) *graph.Value {
 // step is a node on the way back, as its rule sees it.
 type step struct {
 	*walk
-	graph.Node
+	*graph.Node
 }
 
 // wants tells whether the gradient of input i is needed.

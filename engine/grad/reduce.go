@@ -2,13 +2,6 @@ package grad
 
 import "athanor/engine/graph"
 
-// softmax: dx = y * (dy - the sum of dy * y over the row).
-func softmax(s *step) []*graph.Value {
-	y, dy := s.Outputs[0], s.loose()
-	sum := s.g.ReduceSum(s.g.Mul(dy, y), true, -1)
-	return one(s.g.Mul(y, s.g.Sub(dy, sum)))
-}
-
 func reduceSum(s *step) []*graph.Value { return one(s.kept(s.dy())) }
 
 func reduceMean(s *step) []*graph.Value {
