@@ -50,7 +50,7 @@ func (e *refusal) temporary() bool {
 type session struct {
 	cfg     Config
 	limits  Limits
-	start   time.Time
+	start   time.Time // of the run: of its first row
 	entity  string
 	project string
 
@@ -149,6 +149,10 @@ func (s *session) resume(ctx context.Context) error {
 		if json.Unmarshal([]byte(line), &metrics) != nil {
 			continue
 		}
+		if at, ok := metrics["_timestamp"].(float64); ok {
+			since, _ := metrics["_runtime"].(float64)
+			s.start = time.UnixMilli(int64((at - since) * 1000))
+		}
 		step, ok := metrics[stepKey].(float64)
 		if !ok || int(step) < s.last {
 			continue
@@ -182,6 +186,9 @@ func (s *session) lines(rows []row) []string {
 	for _, r := range rows {
 		if len(r.metrics) == 0 || s.known(r) {
 			continue
+		}
+		if s.start.IsZero() {
+			s.start = r.at
 		}
 		line := map[string]any{"_step": s.next + len(lines), "_timestamp": float64(r.at.UnixMilli()) / 1000,
 			"_runtime": r.at.Sub(s.start).Seconds(), stepKey: r.step}

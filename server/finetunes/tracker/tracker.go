@@ -55,7 +55,6 @@ type Config struct {
 	Settings map[string]any
 
 	HTTP *http.Client // bounds connections and answers
-	Now  func() time.Time
 	// Started is told the page of the run, once, when the tracker knows it. Warn is
 	// told, at most once, why metrics do not arrive. Both are called from the
 	// goroutine of the run and must return soon; neither is called after Finish or
@@ -85,7 +84,6 @@ type row struct {
 type Run struct {
 	cfg     Config
 	limits  Limits
-	start   time.Time
 	more    chan struct{} // holds a value when a full batch waits
 	closing chan struct{} // closed by Finish and Leave
 	done    chan struct{} // closed at the end of the goroutine
@@ -103,7 +101,7 @@ func Start(cfg Config) *Run {
 	cfg.BaseURL = strings.TrimRight(cfg.BaseURL, "/")
 	// Not the context of a request: only Finish and Leave end a run.
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Run{cfg: cfg, limits: cfg.Limits.withDefaults(), start: cfg.Now(), cancel: cancel,
+	r := &Run{cfg: cfg, limits: cfg.Limits.withDefaults(), cancel: cancel,
 		more: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
@@ -114,8 +112,8 @@ func Start(cfg Config) *Run {
 	return r
 }
 
-// Log adds a row; metrics is not kept.
-func (r *Run) Log(step int, metrics map[string]float64) {
+// Log adds a row, which was measured at a time; metrics is not kept.
+func (r *Run) Log(step int, at time.Time, metrics map[string]float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -125,7 +123,7 @@ func (r *Run) Log(step int, metrics map[string]float64) {
 		r.queue = r.queue[1:]
 		r.dropped++
 	}
-	r.queue = append(r.queue, row{step, maps.Clone(metrics), r.cfg.Now()})
+	r.queue = append(r.queue, row{step, maps.Clone(metrics), at})
 	if len(r.queue) >= r.limits.Batch {
 		select {
 		case r.more <- struct{}{}:
@@ -187,7 +185,7 @@ func host(base string) string {
 
 // work connects, then sends until the run is closed and everything is sent.
 func (r *Run) work(ctx context.Context) error {
-	s := &session{cfg: r.cfg, limits: r.limits, start: r.start}
+	s := &session{cfg: r.cfg, limits: r.limits}
 	if err := r.persist(ctx, func(ctx context.Context) error { return s.connect(ctx) }); err != nil {
 		return err
 	}
@@ -232,7 +230,7 @@ func (r *Run) collect(ctx context.Context, beat *time.Timer) (open bool) {
 	case <-beat.C:
 		r.mu.Lock()
 		if len(r.queue) == 0 {
-			r.queue = append(r.queue, row{at: time.Time{}}) // no metrics: a heartbeat
+			r.queue = append(r.queue, row{}) // no metrics: a heartbeat
 		}
 		r.mu.Unlock()
 		beat.Reset(r.limits.Heartbeat)

@@ -172,14 +172,16 @@ func (s *server) report(limits tracker.Limits) (r *tracker.Run, started, warning
 	if limits.Retry == 0 {
 		limits.Retry = time.Microsecond
 	}
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return tracker.Start(tracker.Config{
 		BaseURL: s.http.URL + "/", Key: key, Project: "project", RunID: "ft-1", Name: "my run", Settings: map[string]any{"lora_r": 8},
-		HTTP: web, Now: func() time.Time { return now }, Limits: limits,
+		HTTP: web, Limits: limits,
 		Started: func(page string) { *started = append(*started, page) },
 		Warn:    func(m string) { *warnings = append(*warnings, m) },
 	}), started, warnings
 }
+
+// at is when a step ends: a second after the one before.
+func at(step int) time.Time { return time.Date(2026, 1, 2, 3, 4, step, 0, time.UTC) }
 
 func train(step int) map[string]float64 {
 	return map[string]float64{"train/loss": 1 / float64(step), "train/global_step": float64(step)}
@@ -188,10 +190,16 @@ func train(step int) map[string]float64 {
 // steps are the steps in the history, in order, and a check of the lines' numbers.
 func (s *server) steps(t *testing.T) (steps []int) {
 	t.Helper()
+	first := 0.0
 	for i, line := range s.lines {
 		var l map[string]any
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
+		}
+		if step := int(l["trainer/global_step"].(float64)); l["_timestamp"] != float64(at(step).Unix()) || i > 0 && l["_runtime"] != float64(step)-first {
+			t.Errorf("line %d: %s", i, line)
+		} else if i == 0 {
+			first = float64(step)
 		}
 		if l["_step"] != float64(i) {
 			t.Errorf("line %d has _step %v", i, l["_step"])
@@ -223,9 +231,9 @@ func TestWholeRun(t *testing.T) {
 			tt.fault(s)
 			r, started, warnings := s.report(tracker.Limits{Batch: 7, Flush: time.Millisecond})
 			for step := 1; step <= 100; step++ {
-				r.Log(step, train(step))
+				r.Log(step, at(step), train(step))
 			}
-			r.Log(100, map[string]float64{"eval/loss": math.NaN()})
+			r.Log(100, at(100), map[string]float64{"eval/loss": math.NaN()})
 			r.Finish(t.Context(), 0)
 			if got, want := s.steps(t), append(upTo(1, 100), 100); !slices.Equal(got, want) {
 				t.Errorf("the history has the steps %v", got)
@@ -252,7 +260,7 @@ func TestResume(t *testing.T) {
 	s := newServer(t)
 	r, _, _ := s.report(tracker.Limits{})
 	for step := 1; step <= 10; step++ {
-		r.Log(step, train(step))
+		r.Log(step, at(step), train(step))
 	}
 	r.Leave(t.Context())
 	if s.complete != nil || len(s.lines) != 10 {
@@ -260,9 +268,9 @@ func TestResume(t *testing.T) {
 	}
 	r, started, _ := s.report(tracker.Limits{})
 	for step := 8; step <= 12; step++ {
-		r.Log(step, train(step))
+		r.Log(step, at(step), train(step))
 		if step == 10 {
-			r.Log(step, map[string]float64{"eval/loss": 2})
+			r.Log(step, at(step), map[string]float64{"eval/loss": 2})
 		}
 	}
 	r.Finish(t.Context(), 1)
@@ -295,10 +303,10 @@ func TestBadTrackers(t *testing.T) {
 			tt.fault(s)
 			r, started, warnings := s.report(tt.limits)
 			for step := 1; step <= 1000; step++ {
-				r.Log(step, train(step))
+				r.Log(step, at(step), train(step))
 			}
 			r.Finish(t.Context(), 0)
-			r.Log(1001, train(1001)) // harmless
+			r.Log(1001, at(1001), train(1001)) // harmless
 			if len(*warnings) != 1 || !strings.Contains((*warnings)[0], tt.want) || len(*started) != 0 {
 				t.Errorf("warnings %q, started %q, want one with %q", *warnings, *started, tt.want)
 			}
@@ -331,8 +339,7 @@ func TestNotListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var warned string
-	r := tracker.Start(tracker.Config{BaseURL: "https://tracker.example", Key: key, Project: "p", RunID: "r", HTTP: gate.Client(egress.Options{}),
-		Now: time.Now, Warn: func(m string) { warned = m }})
+	r := tracker.Start(tracker.Config{BaseURL: "https://tracker.example", Key: key, Project: "p", RunID: "r", HTTP: gate.Client(egress.Options{}), Warn: func(m string) { warned = m }})
 	r.Finish(t.Context(), 0)
 	if !strings.Contains(warned, "--allow-egress tracker.example") {
 		t.Errorf("warned %q", warned)
@@ -345,7 +352,7 @@ func TestQueue(t *testing.T) {
 	s.mu.Lock() // requests wait
 	r, _, warnings := s.report(tracker.Limits{Queue: 10})
 	for step := 1; step <= 100; step++ {
-		r.Log(step, train(step))
+		r.Log(step, at(step), train(step))
 	}
 	s.mu.Unlock()
 	r.Finish(t.Context(), 0)
