@@ -141,7 +141,7 @@ func (p *Program) Fill(random *rand.Rand, given Values) (Values, error) {
 	in := Values{}
 	for _, port := range p.inputs {
 		dtype := port.buffer.DType()
-		real := dtype == tensor.F32 || dtype == tensor.F64
+		real := slices.Contains([]tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16}, dtype)
 		v, ok := given[port.name]
 		switch n := elements(port.buffer); {
 		case ok && len(v) != n:

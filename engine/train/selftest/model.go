@@ -29,7 +29,9 @@ var (
 var given = gradcheck.Values{
 	"ids":     {0, 3, 3, 8, 1, 2, 3, 5, 0, 7},
 	"targets": {3, 3, 8, 1, 0, 3, 5, 0, 7, 2},
-	"codes":   {0, 15, 8, 7, 3, 12, 1, 9, 10, 5, 6, 11, 2, 4, 13, 14, 0, 15, 8, 7, 3, 12, 1, 9},
+	"codes4":  cycle(16, 0, 2*hidden),
+	"codes8":  cycle(256, -128, hidden*hidden),
+	"keep":    cycle(2, 0, sizes["B"]*sizes["S"]*hidden),
 	"mask":    mask(sizes["B"], sizes["S"]),
 }
 
@@ -42,6 +44,15 @@ func mask(n, s int) []float64 {
 		}
 	}
 	return m
+}
+
+// cycle is n integers below m in some order, plus from.
+func cycle(m, from, n int) []float64 {
+	list := make([]float64, n)
+	for i := range list {
+		list[i] = float64(i*i*7%m + from)
+	}
+	return list
 }
 
 // builder declares the inputs of the model.
@@ -76,7 +87,7 @@ func (b *builder) adapted(name string, n, k int) nn.TrainLinear {
 		Weight: b.weight(name+".weight", n, k), Bias: b.weight(name+".bias", n),
 		LoRA: &nn.LowRank{
 			A: b.weight(name+".lora_a", rank, k), B: b.weight(name+".lora_b", n, rank), Scale: 2,
-			Keep: b.input(name+".keep", rows, graph.Fixed(k)),
+			Keep: b.g.Cast(b.g.Input("keep", tensor.U8, rows, graph.Fixed(k)), tensor.F32),
 		},
 	}
 }
@@ -162,11 +173,22 @@ func (b *builder) loss(g *graph.Graph, x *graph.Value) *graph.Value {
 	return g.Add(g.GatherElements(p, targets, 1), g.ReduceSum(masked, true, 1))
 }
 
-// others uses the operators of other layers and losses: [B*S, H].
+// others uses weights in all types and the operators of other layers and
+// losses: [B*S, H].
 func (b *builder) others(g *graph.Graph, x *graph.Value) *graph.Value {
-	scales, codes := b.input("scales", graph.Fixed(2), graph.Fixed(hidden/6)), g.Input("codes", tensor.U4, graph.Fixed(2), graph.Fixed(hidden))
-	y := g.Gemm(g.Tanh(x), g.Dequantize(codes, scales, nil, 1, 6), false, true) // [B*S, 2]
+	h := graph.Fixed(hidden)
+	x = g.Gemm(x, g.Cast(g.Input("bfloat16", tensor.BF16, h, h), tensor.F32), false, true) // [B*S, H]
+	x = g.Gemm(x, b.quantized("codes8", tensor.I8, hidden), false, true)                   // [B*S, H]
+	y := g.Gemm(g.Tanh(x), b.quantized("codes4", tensor.U4, 2), false, true)               // [B*S, 2]
 	y = g.Neg(g.Div(y, g.Add(g.Exp(y), g.Scalar(1, y.DType()))))
 	first, second := g.Slice(y, 1, 0, 1), g.Slice(y, 1, 1, 2)
 	return g.Mul(g.Max(first, second), b.weight("others", hidden))
+}
+
+// quantized is a weight [n, H] in blocks.
+func (b *builder) quantized(name string, dtype tensor.DType, n int) *graph.Value {
+	const block = hidden / 2
+	codes := b.g.Input(name, dtype, graph.Fixed(n), graph.Fixed(hidden))
+	scales := b.g.Mul(b.input(name+".scales", graph.Fixed(n), graph.Fixed(2)), b.g.Scalar(0.02, tensor.F32))
+	return b.g.Dequantize(codes, scales, nil, 1, block)
 }
