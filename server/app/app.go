@@ -17,6 +17,7 @@ import (
 	"athanor/gpu/nvml"
 	"athanor/server/chat"
 	"athanor/server/config"
+	"athanor/server/egress"
 	"athanor/server/endpoints"
 	"athanor/server/files"
 	"athanor/server/identity"
@@ -56,6 +57,8 @@ type App struct {
 	files     *files.Service
 	jobs      *jobs.Runner
 	host      *host.Host
+	gate      *egress.Gate    // the way out of the machine
+	trackers  *trackers       // of running jobs
 	plans     plans           // what the workers of models will need
 	gpus      *nvml.Inventory // nil without a driver
 	library   string
@@ -66,6 +69,7 @@ type App struct {
 	firstKey  string
 	server    *rest.Server
 	importing chan struct{} // holds a value while an import runs
+	replacing chan struct{} // holds a value while a worker is replaced; see lease.go
 
 	drainOnce sync.Once
 	drainTime context.Context // of the shutdown, see drain
@@ -84,7 +88,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1)}
+	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1), replacing: make(chan struct{}, 1)}
 	if opt.Kit != nil {
 		a.kit = *opt.Kit
 	}
@@ -93,6 +97,10 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 			err = errors.Join(err, a.Close())
 		}
 	}()
+	if a.gate, err = egress.New(cfg.AllowEgress, a.kit.Log); err != nil {
+		return nil, err
+	}
+	a.trackers = &trackers{gate: a.gate}
 	if err := cfg.EnsureData(); err != nil {
 		return nil, err
 	}
@@ -111,7 +119,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if err := a.openFiles(ctx); err != nil {
 		return nil, err
 	}
-	a.metrics = newMetrics(a.host.Snapshot)
+	a.metrics = newMetrics(a.host)
 	if err := a.recoverImports(ctx); err != nil {
 		a.kit.Log.Warn("not everything that a killed import left behind is gone, the next start tries again", "error", err)
 	}
@@ -240,6 +248,9 @@ func (a *App) Close() error {
 		var errs []error
 		if a.jobs != nil {
 			a.jobs.Stop()
+		}
+		if a.trackers != nil {
+			a.trackers.wait()
 		}
 		if a.host != nil {
 			errs = append(errs, a.host.Close(a.drain()))

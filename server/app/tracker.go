@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"athanor/server/egress"
+	"athanor/server/finetunes"
+	"athanor/server/finetunes/tracker"
+)
+
+const (
+	publicTracker = "https://api.wandb.ai"
+	trackerFinish = 15 * time.Second // to send what waits at the end of a job
+	trackerLeave  = 3 * time.Second  // the same when the server stops
+)
+
+// trackers reports jobs to experiment trackers, through the gate.
+type trackers struct {
+	gate *egress.Gate
+	runs sync.WaitGroup
+}
+
+var _ finetunes.Tracker = (*trackers)(nil)
+
+// Start begins to report a job in the background. When ctx ends before Finish, the
+// run stays open at the tracker: the job goes on later.
+func (t *trackers) Start(ctx context.Context, run finetunes.TrackerRun) finetunes.TrackerSession {
+	base := run.BaseURL
+	if base == "" {
+		base = publicTracker
+	}
+	web := t.gate.Client(egress.Options{Purpose: "tracker of job " + run.ID, MaxBody: 16 << 20, Idle: 30 * time.Second})
+	s := &trackerSession{run: tracker.Start(tracker.Config{
+		BaseURL: base, Key: run.APIKey, Entity: run.Entity, Project: run.Project, RunID: run.ID, Name: run.Name,
+		Settings: run.Config, HTTP: web, Started: run.Started, Warn: run.Failed,
+	}), exitCode: make(chan int, 1)}
+	t.runs.Go(func() {
+		s.end(ctx)
+		web.CloseIdleConnections()
+	})
+	return s
+}
+
+// wait returns when every run has ended; no other may start.
+func (t *trackers) wait() { t.runs.Wait() }
+
+// trackerSession is one run.
+type trackerSession struct {
+	run      *tracker.Run
+	exitCode chan int // of Finish
+}
+
+// Log reports metrics.
+func (s *trackerSession) Log(step int, at time.Time, values map[string]float64) {
+	s.run.Log(step, at, values)
+}
+
+// Finish ends the run; what waits is sent in the background.
+func (s *trackerSession) Finish(succeeded bool) {
+	exitCode := 1
+	if succeeded {
+		exitCode = 0
+	}
+	select {
+	case s.exitCode <- exitCode:
+	default: // it was finished before
+	}
+}
+
+// end waits for the end of the job, or of this process, and tells the tracker.
+func (s *trackerSession) end(ctx context.Context) {
+	finish := func(exitCode int) {
+		bounded, cancel := context.WithTimeout(context.Background(), trackerFinish)
+		defer cancel()
+		s.run.Finish(bounded, exitCode)
+	}
+	select {
+	case exitCode := <-s.exitCode:
+		finish(exitCode)
+		return
+	case <-ctx.Done():
+	}
+	select {
+	case exitCode := <-s.exitCode: // a finished job may end its context at once
+		finish(exitCode)
+	default:
+		bounded, cancel := context.WithTimeout(context.Background(), trackerLeave)
+		defer cancel()
+		s.run.Leave(bounded)
+	}
+}
