@@ -69,7 +69,6 @@ type App struct {
 	firstKey  string
 	server    *rest.Server
 	importing chan struct{} // holds a value while an import runs
-	replacing chan struct{} // holds a value while a worker is replaced; see lease.go
 
 	drainOnce sync.Once
 	drainTime context.Context // of the shutdown, see drain
@@ -88,7 +87,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1), replacing: make(chan struct{}, 1)}
+	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1)}
 	if opt.Kit != nil {
 		a.kit = *opt.Kit
 	}
@@ -119,7 +118,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if err := a.openFiles(ctx); err != nil {
 		return nil, err
 	}
-	a.metrics = newMetrics(a.host)
+	a.metrics = newMetrics(a.host.Snapshot)
 	if err := a.recoverImports(ctx); err != nil {
 		a.kit.Log.Warn("not everything that a killed import left behind is gone, the next start tries again", "error", err)
 	}
