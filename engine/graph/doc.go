@@ -14,6 +14,13 @@
 //		g.Output("y", y)
 //	})
 //
+// Product joins dimensions: Reshape makes rows B*S of a batch of texts and takes
+// them apart again. The size of a symbol is that of an input's dimension.
+//
+// Operators of ONNX itself take float32 or float64, run on every execution
+// provider and can be differentiated (package grad). Those of com.microsoft,
+// and RMSNorm, are in float32 alone: faster forms for serving.
+//
 // Names of nodes and values follow from scope, operator and order alone: the
 // same calls give the same model, byte for byte.
 //

@@ -101,8 +101,7 @@ func (b *builder) norm(name string, n int) *nn.RMSNorm {
 func build(all bool) (*onnx.Model, error) {
 	return graph.Build(func(g *graph.Graph) {
 		b := &builder{g: g}
-		y := b.layer(b.embed())
-		outputs := []*graph.Value{b.loss(g.Scope("loss"), y), b.others(g.Scope("others"), y)}
+		outputs := b.function()
 		var seeds []*graph.Value
 		for i, y := range outputs {
 			seeds = append(seeds, b.input(fmt.Sprintf("seed %d", i), y.Shape()...))
@@ -116,6 +115,12 @@ func build(all bool) (*onnx.Model, error) {
 		}
 		declare(g, names, all)
 	})
+}
+
+// function is the forward part of the model.
+func (b *builder) function() (outputs []*graph.Value) {
+	y := b.layer(b.embed())
+	return []*graph.Value{b.loss(b.g.Scope("loss"), y), b.others(b.g.Scope("others"), y)}
 }
 
 // declare makes outputs of the named values, or of all in float32.
