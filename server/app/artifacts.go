@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sort"
 	"strings"
 	"sync"
 
@@ -142,16 +141,8 @@ func (a *artifacts) put(ctx context.Context, fsys fs.FS, f resource.ModelFile, c
 	return err
 }
 
-// revision is the content identity of a model: the hash of its manifest.
-func revision(files []resource.ModelFile) string {
-	sorted := append([]resource.ModelFile(nil), files...)
-	sort.Slice(sorted, func(i, j int) bool { return sorted[i].Path < sorted[j].Path })
-	h := sha256.New()
-	for _, f := range sorted {
-		fmt.Fprintf(h, "%s %d %s\n", f.SHA256, f.Size, f.Path)
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
+// revision is the content identity of a model.
+func revision(files []resource.ModelFile) string { return resource.Revision(files) }
 
 // modelDir is where the files of a revision lie for workers.
 func (a *artifacts) modelDir(rev string) string { return filepath.Join(a.cache, "models", rev) }

@@ -1,6 +1,13 @@
 package resource
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Model is weights with everything needed to serve them, imported or trained
 // here. One with a BaseID is an adapter: its files are a PEFT folder, and it is
@@ -43,6 +50,20 @@ func (m *Model) Size() int64 {
 		n += f.Size
 	}
 	return n
+}
+
+// Revision is the content identity of a directory of weights: the SHA-256 of its
+// manifest, "<sha256> <size> <path>" by line in the order of paths.
+func Revision(files []ModelFile) string {
+	sorted := slices.Clone(files)
+	slices.SortFunc(sorted, func(a, b ModelFile) int {
+		return strings.Compare(a.Path, b.Path)
+	})
+	h := sha256.New()
+	for _, f := range sorted {
+		fmt.Fprintf(h, "%s %d %s\n", f.SHA256, f.Size, f.Path)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // VisibleTo reports whether the project p may use the model.
