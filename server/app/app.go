@@ -118,7 +118,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if err := a.openFiles(ctx); err != nil {
 		return nil, err
 	}
-	a.metrics = newMetrics(a.host.Snapshot)
+	a.metrics = newMetrics(a.host)
 	if err := a.recoverImports(ctx); err != nil {
 		a.kit.Log.Warn("not everything that a killed import left behind is gone, the next start tries again", "error", err)
 	}

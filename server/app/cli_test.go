@@ -226,12 +226,15 @@ func TestDoctor(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
-	for _, check := range []string{"processor", "gpus", "data directory", "disk sync", "port", "onnxruntime", "one token"} {
+	for _, check := range []string{"processor", "gpus", "data directory", "disk sync", "port", "onnxruntime", "one token", "training"} {
 		if v := finding(out, check); v != "ok" && v != "warning" {
 			t.Errorf("%s: the verdict is %q in\n%s", check, v, out)
 		}
 	}
 	if !strings.Contains(out, app.DemoModel+" answered") {
 		t.Errorf("no token:\n%s", out)
+	}
+	if !strings.Contains(out, "are right on the processor") || !strings.Contains(out, "jobs at once: 1") {
+		t.Errorf("nothing about training:\n%s", out)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"athanor/engine"
 	"athanor/engine/ort"
+	"athanor/engine/train/selftest"
 	"athanor/gpu"
 	"athanor/gpu/nvml"
 	"athanor/server/config"
@@ -48,7 +49,7 @@ func Diagnose(ctx context.Context, cfg config.Config, report func(Finding)) {
 		run  func(context.Context, config.Config) (Verdict, string)
 	}{
 		{"processor", checkCPU}, {"gpus", checkGPUs}, {"data directory", checkDisk}, {"disk sync", checkSync},
-		{"port", checkPort}, {"onnxruntime", checkLibrary}, {"one token", checkToken},
+		{"port", checkPort}, {"onnxruntime", checkLibrary}, {"one token", checkToken}, {"training", checkTraining},
 	}
 	for _, c := range checks {
 		verdict, text := c.run(ctx, cfg)
@@ -218,4 +219,37 @@ func checkToken(ctx context.Context, cfg config.Config) (Verdict, string) {
 		return Failed, err.Error()
 	}
 	return Passed, fmt.Sprintf("%s answered in a worker after %s, start included", DemoModel, time.Since(start).Round(time.Millisecond))
+}
+
+// trainTime bounds the check of training, which takes less than a second.
+const trainTime = time.Minute
+
+// checkTraining compares the gradients of a small model with those of plain Go,
+// and says what a job may use.
+func checkTraining(ctx context.Context, cfg config.Config) (Verdict, string) {
+	library, err := ort.Locate(cfg.ONNXRuntime, cfg.Data)
+	if err != nil {
+		return Failed, "not tried: there is no ONNX Runtime"
+	}
+	rt, err := ort.Open(ort.Options{Library: library})
+	if err != nil {
+		return Failed, err.Error()
+	}
+	defer rt.Close()
+	ctx, cancel := context.WithTimeout(ctx, trainTime)
+	defer cancel()
+	if err := selftest.Run(ctx, rt); err != nil {
+		return Failed, fmt.Sprintf("this machine cannot train: %v", err)
+	}
+	machine := gpu.NewHost()
+	devices, err := machine.Devices(ctx)
+	if err != nil || len(devices) == 0 {
+		return Failed, fmt.Sprintf("the processor cannot be read: %v", err)
+	}
+	usage, err := machine.Usage(ctx)
+	if err != nil || len(usage) == 0 {
+		return Failed, fmt.Sprintf("the memory cannot be read: %v", err)
+	}
+	return Passed, fmt.Sprintf("the gradients of %s are right on the processor; %s of memory are free now, jobs at once: %d, cores for each: %d",
+		rt.Name(), gpu.Size(usage[0].FreeBytes), cfg.TrainingJobs, max(1, devices[0].Cores/max(1, cfg.TrainingJobs)))
 }

@@ -25,7 +25,7 @@ type metrics struct {
 	firstToken *prometheus.HistogramVec
 }
 
-func newMetrics(workers func() []host.Status) *metrics {
+func newMetrics(h *host.Host) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -37,7 +37,7 @@ func newMetrics(workers func() []host.Status) *metrics {
 		firstToken: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "athanor_first_token_seconds", Help: "Time from request to first token.", Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12)}, []string{"model"}),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.tokens, m.firstToken, workerMetrics{workers},
+	m.registry.MustRegister(m.requests, m.duration, m.tokens, m.firstToken, workerMetrics{h.Snapshot}, trainingMetrics{h.Training},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -122,4 +122,37 @@ func (w workerMetrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(workerBusy, prometheus.GaugeValue, sum.busy, name)
 		ch <- prometheus.MustNewConstMetric(workerQueued, prometheus.GaugeValue, sum.queued, name)
 	}
+}
+
+// trainingMetrics adds up the jobs that train. They have no labels: the id of a
+// job would make a series of its own for ever.
+type trainingMetrics struct{ snapshot func() []host.TrainStatus }
+
+var (
+	trainingJobs     = prometheus.NewDesc("athanor_training_jobs", "Training jobs that run in a process.", nil, nil)
+	trainingCores    = prometheus.NewDesc("athanor_training_cores", "Cores promised to training jobs.", nil, nil)
+	trainingReserved = prometheus.NewDesc("athanor_training_reserved_bytes", "Memory promised to training jobs.", nil, nil)
+	trainingRSS      = prometheus.NewDesc("athanor_training_resident_bytes", "Resident memory of training jobs.", nil, nil)
+)
+
+func (trainingMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{trainingJobs, trainingCores, trainingReserved, trainingRSS} {
+		ch <- d
+	}
+}
+
+func (m trainingMetrics) Collect(ch chan<- prometheus.Metric) {
+	var jobs, cores, reserved, rss float64
+	for _, s := range m.snapshot() {
+		if s.PID != 0 {
+			jobs++
+		}
+		cores += float64(s.Cores)
+		reserved += float64(s.Reserved)
+		rss += float64(s.Memory.RSS)
+	}
+	ch <- prometheus.MustNewConstMetric(trainingJobs, prometheus.GaugeValue, jobs)
+	ch <- prometheus.MustNewConstMetric(trainingCores, prometheus.GaugeValue, cores)
+	ch <- prometheus.MustNewConstMetric(trainingReserved, prometheus.GaugeValue, reserved)
+	ch <- prometheus.MustNewConstMetric(trainingRSS, prometheus.GaugeValue, rss)
 }
