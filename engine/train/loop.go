@@ -79,6 +79,24 @@ func (l *loop) run(ctx context.Context) error {
 	return l.emit(&engine.TrainEvent{Type: engine.TrainFinished, Step: l.at.Step, Message: fmt.Sprintf("Training ended after %d steps", l.at.Step)})
 }
 
+// restore takes up the newest state on disk, if there is one.
+func (l *loop) restore() error {
+	st, damaged, found, err := l.store.restore(l.optimizer.States())
+	if err != nil {
+		return err
+	}
+	if found {
+		l.at = st
+	}
+	for _, name := range damaged {
+		e := &engine.TrainEvent{Type: engine.TrainWarning, Message: fmt.Sprintf("The saved state %s is damaged; training goes on from step %d", name, l.at.Step)}
+		if err := l.emit(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // step makes the next step with all that is due at it.
 func (l *loop) step(ctx context.Context) error {
 	next := l.at

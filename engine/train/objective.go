@@ -3,7 +3,9 @@ package train
 import (
 	"context"
 	"math"
+	"time"
 
+	"athanor/engine"
 	"athanor/engine/train/data"
 )
 
@@ -26,6 +28,23 @@ type objective interface {
 	// report adds what the objective has to say of a tally beside its loss,
 	// under names with the given prefix.
 	report(t tally, prefix string, metrics map[string]float64)
+}
+
+// newObjective is the objective of a spec. For preferences with a reference it
+// computes what the weights of m say of all rows of the sources, which must be
+// those of the start.
+func newObjective(ctx context.Context, s *engine.TrainSpec, m model, d disk, path, key string, sources []batches, saveEvery time.Duration, now func() time.Time) (objective, error) {
+	if s.DPO == nil {
+		return supervised{}, nil
+	}
+	if !needsReference(s.DPO) {
+		return newPreference(*s.DPO, nil), nil
+	}
+	r, err := prepareReferences(ctx, d, path, key, m, sources, saveEvery, now)
+	if err != nil {
+		return nil, err
+	}
+	return newPreference(*s.DPO, r), nil
 }
 
 // tally is a sum over batches.
