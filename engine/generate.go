@@ -31,6 +31,7 @@ type ModelInfo struct {
 	Parameters    int64  `json:"parameters"`     // count of weights
 	Chat          bool   `json:"chat"`           // has a chat template
 	Slots         int    `json:"slots"`          // sequences decoded at the same time
+	Adapters      bool   `json:"adapters"`       // requests may name adapters
 }
 
 // GenerateRequest asks for one or more continuations of one prompt. Exactly

@@ -48,7 +48,7 @@ func (m *Model) Generate(ctx context.Context, spec *engine.GenerateRequest, emit
 
 // newRequest encodes the prompt and checks what only the model can check.
 func (m *Model) newRequest(spec *engine.GenerateRequest) (*request, error) {
-	if spec.Adapter != nil && !m.adapters {
+	if spec.Adapter != nil && !m.info.Adapters {
 		return nil, errNoAdapters
 	}
 	prompt, text, err := m.encode(spec)

@@ -49,7 +49,6 @@ type Model struct {
 	eosText    string
 	vocabulary int
 	longest    int // bytes of the longest token
-	adapters   bool
 	now        func() time.Time
 
 	batch   *batch
@@ -74,7 +73,7 @@ func Load(ctx context.Context, rt compute.Runtime, opt Options) (*Model, error) 
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{now: opt.Now, adapters: opt.Adapters, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	m := &Model{now: opt.Now, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	if err := m.readText(fsys, fam.Decoder()); err != nil {
 		return nil, err
 	}
@@ -92,7 +91,7 @@ func Load(ctx context.Context, rt compute.Runtime, opt Options) (*Model, error) 
 	d := fam.Decoder()
 	m.info = engine.ModelInfo{
 		Name: opt.Name, Architecture: d.Architecture, Quantization: string(opt.Quantization), ContextLength: contextLength,
-		Vocabulary: m.vocabulary, Parameters: parameters, Chat: m.template != nil, Slots: slots,
+		Vocabulary: m.vocabulary, Parameters: parameters, Chat: m.template != nil, Slots: slots, Adapters: opt.Adapters,
 	}
 	loopCtx, stop := context.WithCancel(context.Background())
 	m.stop = stop

@@ -26,6 +26,7 @@ type Spec struct {
 	MemoryBytes  int64  `json:"memory_bytes,omitempty"` // memory planned for it, 0 means unknown
 	Slots        int    `json:"slots,omitempty"`        // sequences at the same time, 0 leaves it to the engine
 	Context      int    `json:"context,omitempty"`      // tokens per sequence, 0 means the model's own
+	Adapters     bool   `json:"adapters,omitempty"`     // requests may name adapters
 }
 
 // Launch is what a parent tells its child on standard input.

@@ -69,6 +69,7 @@ type App struct {
 	firstKey  string
 	server    *rest.Server
 	importing chan struct{} // holds a value while an import runs
+	replacing chan struct{} // holds a value while a worker is replaced; see lease.go
 
 	drainOnce sync.Once
 	drainTime context.Context // of the shutdown, see drain
@@ -87,7 +88,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
-	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1)}
+	a := &App{cfg: cfg, kit: kit.New(opt.Log), mock: opt.Generator, importing: make(chan struct{}, 1), replacing: make(chan struct{}, 1)}
 	if opt.Kit != nil {
 		a.kit = *opt.Kit
 	}

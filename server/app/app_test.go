@@ -28,7 +28,15 @@ import (
 	"athanor/server/servertest"
 )
 
+// TestMain makes this binary the program of its appliances' workers, too.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "worker" {
+		if err := app.RunWorker(context.Background(), os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if dir := builtIn(); dir != "" {
 		_ = os.RemoveAll(dir)

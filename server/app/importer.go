@@ -120,19 +120,19 @@ func (a *App) install(ctx context.Context, m *resource.Model, fsys fs.FS, tell f
 // probe loads m in a worker and generates one token.
 func (a *App) probe(ctx context.Context, m *resource.Model, tell func(string, int64, int64)) error {
 	tell("converting and loading in a worker", 0, 0)
-	lease, err := a.lease(ctx, m)
+	g, release, err := a.borrow(ctx, m)
 	if err != nil {
 		if failed := (*worker.LoadError)(nil); errors.As(err, &failed) {
 			err = errors.New(failed.Message)
 		}
 		return api.Invalid("path", "the model does not load: %s", err).WithCode("invalid_model")
 	}
-	defer lease.Release()
+	defer release()
 	tell("generating one token", 0, 0)
 	greedy := 0.0
 	req := &engine.GenerateRequest{Prompt: "a", MaxTokens: 1, Sampling: engine.Sampling{Temperature: &greedy}}
 	tokens := 0
-	err = lease.Generator().Generate(ctx, req, func(ev *engine.Event) error {
+	err = g.Generate(ctx, req, func(ev *engine.Event) error {
 		if ev.Usage != nil {
 			tokens = ev.Usage.CompletionTokens
 		}

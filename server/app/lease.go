@@ -16,7 +16,8 @@ import (
 )
 
 // Generator implements chat.Models: it resolves the name as the caller sees it
-// and borrows the model's worker.
+// and borrows the model's worker. An adapter is applied on the worker of its
+// base, of which there is one.
 func (a *App) Generator(ctx context.Context, name string) (engine.Generator, func(), error) {
 	m, err := a.models.Resolve(resource.ProjectID(rest.Caller(ctx).ProjectID), name)
 	if err != nil {
@@ -25,36 +26,109 @@ func (a *App) Generator(ctx context.Context, name string) (engine.Generator, fun
 	if a.mock != nil {
 		return a.mock, func() {}, nil
 	}
-	lease, err := a.lease(ctx, m)
+	g, release, err := a.borrow(ctx, m)
 	if err != nil {
 		return nil, nil, fmt.Errorf("load model %s: %w", name, err)
 	}
-	return lease.Generator(), lease.Release, nil
+	return g, release, nil
 }
 
-// lease borrows the worker of m, which is started when it does not run.
-func (a *App) lease(ctx context.Context, m *resource.Model) (*host.Lease, error) {
+// adapted gives every request an adapter.
+type adapted struct {
+	engine.Generator
+	adapter *engine.Adapter
+}
+
+func (g adapted) Generate(ctx context.Context, req *engine.GenerateRequest, emit func(*engine.Event) error) error {
+	with := *req
+	with.Adapter = g.adapter
+	return g.Generator.Generate(ctx, &with, emit)
+}
+
+// borrow leases the worker of m or of its base, which is started when it does
+// not run; m need not be registered yet. The caller calls release.
+func (a *App) borrow(ctx context.Context, m *resource.Model) (g engine.Generator, release func(), err error) {
+	base, err := a.models.Base(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	spec, err := a.workerSpec(ctx, base)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m == base {
+		lease, err := a.host.Acquire(ctx, spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		return lease.Generator(), lease.Release, nil
+	}
+	dir, err := a.artifacts.directory(ctx, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	lease, err := a.acquireAdapted(ctx, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	return adapted{lease.Generator(), &engine.Adapter{Key: m.Revision, Dir: dir}}, lease.Release, nil
+}
+
+// acquireAdapted leases a worker that takes adapters. One that was started
+// before its model had any is replaced: its requests end, then the new one
+// starts, so that the weights are never in memory twice.
+func (a *App) acquireAdapted(ctx context.Context, spec host.Spec) (*host.Lease, error) {
+	spec.Adapters = true
+	lease, err := a.host.Acquire(ctx, spec)
+	if err != nil || lease.Generator().Model().Adapters {
+		return lease, err
+	}
+	lease.Release()
+	// One at a time, and each looks again: the new worker must not be replaced.
+	select {
+	case a.replacing <- struct{}{}:
+		defer func() { <-a.replacing }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	lease, err = a.host.Acquire(ctx, spec)
+	if err != nil || lease.Generator().Model().Adapters {
+		return lease, err
+	}
+	lease.Release()
+	if err := a.host.Evict(ctx, spec.Key); err != nil {
+		return nil, err
+	}
+	return a.host.Acquire(ctx, spec)
+}
+
+// workerSpec is the worker of m, which is no adapter.
+func (a *App) workerSpec(ctx context.Context, m *resource.Model) (host.Spec, error) {
 	if a.noLibrary != nil {
-		return nil, cause(api.New(http.StatusServiceUnavailable, api.TypeOverloaded, "no_runtime",
+		return host.Spec{}, cause(api.New(http.StatusServiceUnavailable, api.TypeOverloaded, "no_runtime",
 			"this server cannot load models: ONNX Runtime was not found; athanor doctor says more"), a.noLibrary)
 	}
 	dir, err := a.artifacts.directory(ctx, m)
 	if err != nil {
-		return nil, err
+		return host.Spec{}, err
 	}
 	plan, err := a.plans.of(m.Revision, func() (llm.Description, error) { return llm.Inspect(dir, int64(a.cfg.KVMemory)) })
 	if err != nil {
-		return nil, fmt.Errorf("inspect the files: %w", err)
+		return host.Spec{}, fmt.Errorf("inspect the files: %w", err)
 	}
-	return a.host.Acquire(ctx, host.Spec{
+	adapters, err := a.models.HasAdapters(m)
+	if err != nil {
+		return host.Spec{}, err
+	}
+	return host.Spec{
 		Key: string(m.ID),
 		Spec: worker.Spec{
 			Name: m.Name, Dir: dir, Quantization: string(m.Quantization), CacheDir: a.artifacts.compiledDir(m.Revision),
-			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots,
+			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots, Adapters: adapters,
 			MemoryBytes: weightBytes(m) + plan.KVBytes,
 		},
 		MemoryLimit: int64(a.cfg.Memory),
-	})
+	}, nil
 }
 
 // plans remembers what the files of each revision say: to read a large

@@ -24,7 +24,7 @@ func RunWorker(ctx context.Context, library string) error {
 		}
 		m, err := llm.Load(ctx, rt, llm.Options{
 			Name: spec.Name, Dir: spec.Dir, Quantization: llm.Quantization(spec.Quantization), CacheDir: spec.CacheDir,
-			Threads: spec.Threads, Context: spec.Context, Slots: spec.Slots, Now: time.Now,
+			Threads: spec.Threads, Context: spec.Context, Slots: spec.Slots, Adapters: spec.Adapters, Now: time.Now,
 			Progress: progressLog(log),
 		})
 		if err != nil {
