@@ -19,6 +19,23 @@
 // a pure function. Memory is reserved in a gpu.Ledger before a worker starts;
 // workers without requests make room, the longest idle first.
 //
+// # Training
+//
+// Train runs a job in a child of its own kind: started by the same thread, with
+// the same watch over its memory and the same log, but without a socket. What it
+// may use is promised in the Ledger before it starts: memory (what is free, less a
+// margin for the rest of the machine, given back as far as its plan does not need
+// it) and cores, so that two jobs do not train on the same ones unless the
+// operator wants it. Serving shares all cores and goes first: a job runs at nice
+// 10. Idle workers make room for a job; what is in use never does. A job that
+// finds no room is refused with engine.BusyError and holds nothing, so nobody
+// waits for somebody who waits.
+//
+// A job that gives no sign of life is killed, and so is one that writes what is
+// not the protocol. Whatever its end, Train returns when the process is gone and
+// its memory is given back; a job that is stopped gets SIGTERM first and time to
+// save.
+//
 // # What holds a worker back
 //
 // A worker that does not answer GET /health is killed, and so is one whose own

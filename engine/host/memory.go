@@ -51,8 +51,15 @@ func parseStatus(text string) (Memory, error) {
 	return m, nil
 }
 
+// Out-of-memory scores, from 0 as everybody to 1000 always first. A job that dies
+// goes on from its last state; a request is lost.
+const (
+	scoreServing  = 500
+	scoreTraining = 800
+)
+
 // firstVictim makes the kernel end this process before others when the machine
-// runs out of memory: 1000 would be always, 0 is as everybody.
-func firstVictim(pid int) error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("500"), 0)
+// runs out of memory.
+func firstVictim(pid, score int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0)
 }

@@ -227,7 +227,11 @@ func (l *launcher) spawn(spec Spec, lines chan said) (*child, error) {
 		group.remove()
 		return nil, err
 	}
-	if err := firstVictim(cmd.Process.Pid); err != nil {
+	score := scoreServing
+	if lines != nil {
+		score = scoreTraining
+	}
+	if err := firstVictim(cmd.Process.Pid, score); err != nil {
 		l.cfg.Log.Debug("worker keeps its out-of-memory score", "worker", spec.Key, "error", err)
 	}
 	log := l.cfg.Log.With("worker", spec.Key, "model", spec.Name, "pid", cmd.Process.Pid)

@@ -221,12 +221,17 @@ func TestTrain(t *testing.T) {
 	c.allGone(t, h)
 }
 
-// TestTrainingStandsBack reads the priority of all threads of a job.
+// TestTrainingStandsBack reads the priority of all threads of a job, and its place
+// when memory runs out.
 func TestTrainingStandsBack(t *testing.T) {
 	h := newHost(t, host.Config{})
 	_, _, err := runTraining(t.Context(), h, trainKnobs{Steps: 2}.spec("a", t.TempDir()), func(step int) error {
 		if step != 1 {
 			return nil
+		}
+		score, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", h.Training()[0].PID))
+		if err != nil || strings.TrimSpace(string(score)) != "800" {
+			t.Errorf("out-of-memory score %q, %v", score, err)
 		}
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", h.Training()[0].PID))
 		if err != nil || len(threads) < 2 {
@@ -238,7 +243,7 @@ func TestTrainingStandsBack(t *testing.T) {
 				continue // the thread ended
 			}
 			_, rest, _ := strings.Cut(string(text), ") ")
-			if nice := strings.Fields(rest)[16]; nice != "19" { // field 19 of proc_pid_stat(5)
+			if nice := strings.Fields(rest)[16]; nice != "10" { // field 19 of proc_pid_stat(5)
 				t.Errorf("%s has nice %s", name, nice)
 			}
 		}

@@ -14,10 +14,10 @@ import (
 // launchTrainFunc starts a process that trains; spec names it and has its limits.
 type launchTrainFunc func(spec Spec, train *engine.TrainSpec) (trainee, error)
 
-// trainNice is how far training stands back behind serving: at equal demand the
-// kernel gives a thread of nice 19 about 1.5% of what one of nice 0 gets, and
-// cores that nobody else wants are its own as always. See sched(7).
-const trainNice = 19
+// trainNice is how far training stands back behind serving: where both want a
+// core the kernel gives a thread of nice 10 about a tenth of what one of nice 0
+// gets, and cores that nobody else wants are its own as always. See sched(7).
+const trainNice = 10
 
 // launchTrain implements launchTrainFunc.
 func (l *launcher) launchTrain(spec Spec, train *engine.TrainSpec) (trainee, error) {
