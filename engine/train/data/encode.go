@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"athanor/engine/parquet"
 	"athanor/engine/token"
 )
 
@@ -115,6 +116,28 @@ func (e *Encoder) Line(b []byte) (Encoded, error) {
 		return out, err
 	}
 	return out, e.finish(&out, weight)
+}
+
+// Row encodes one row of a Parquet file. The file decides what carries loss, so
+// TrainOnInputs has no effect; padding is left out.
+func (e *Encoder) Row(r *parquet.Row) (Encoded, error) {
+	out := Encoded{Format: FormatTokens}
+	if reason := r.Problem(); reason != "" {
+		return out, errors.New(reason)
+	}
+	if e.o.Preference {
+		return out, errors.New("preference optimisation needs the preference format, and the file holds tokens")
+	}
+	from, to := r.Attended()
+	s := Sample{Tokens: make([]int32, to-from), Weights: make([]float32, to-from)}
+	for i := from; i < to; i++ {
+		s.Tokens[i-from] = int32(r.InputIDs[i])
+		if r.Trained(i) {
+			s.Weights[i-from] = 1
+		}
+	}
+	out.Samples = []Sample{s.noFirst()}
+	return out, e.finish(&out, 1)
 }
 
 func (e *Encoder) samples(l *line, format string) ([]Sample, error) {

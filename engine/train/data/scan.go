@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"athanor/engine"
+	"athanor/engine/parquet"
 )
 
 // maxLine bounds one line in bytes, as in validation.
@@ -38,6 +40,8 @@ func Scan(ctx context.Context, e *Encoder, file engine.DataFile, name string, pr
 	switch file.Type {
 	case "jsonl":
 		err = s.lines(ctx, f)
+	case "parquet":
+		err = s.rows(ctx, f, info.Size())
 	default:
 		return &engine.DataError{File: name, Message: fmt.Sprintf("a %.40q file cannot be trained on", file.Type)}
 	}
@@ -84,6 +88,35 @@ func (s *scan) lines(ctx context.Context, r io.Reader) error {
 	p := newPipeline(s.e)
 	defer p.close()
 	return p.feed(ctx, bufio.NewReaderSize(r, 1<<20), s)
+}
+
+// rows encodes a Parquet file, in which rows count as lines.
+func (s *scan) rows(ctx context.Context, f io.ReaderAt, size int64) error {
+	r, err := parquet.Open(f, size)
+	for n := int64(1); err == nil; n++ {
+		if n%1024 == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			s.progress(min(size, size*(n-1)/max(r.Rows(), 1)))
+		}
+		var row *parquet.Row
+		if row, err = r.Next(); err != nil {
+			break
+		}
+		e, bad := s.e.Row(row)
+		if err := s.take(n, &e, bad); err != nil {
+			return err
+		}
+	}
+	var broken *parquet.FormatError
+	switch {
+	case err == io.EOF:
+		return nil
+	case errors.As(err, &broken):
+		return s.bad(s.n+1, err)
+	}
+	return fmt.Errorf("read the %s file: %w", s.name, err)
 }
 
 // readLine returns a line without its line feed, in memory of its own.
