@@ -88,7 +88,8 @@ type Encoded struct {
 	// Samples are one, or the chosen and the rejected one of a preference pair,
 	// or none for a line whose weight is 0.
 	Samples   []Sample
-	Truncated bool // cut at MaxSeqLength
+	Lengths   []int // of the samples, before they were cut
+	Truncated bool  // cut at MaxSeqLength
 }
 
 // Line encodes one line of a JSONL file. Errors say in words for the user what is
@@ -163,6 +164,7 @@ func (e *Encoder) finish(out *Encoded, weight float64) error {
 	for i := range out.Samples {
 		s := &out.Samples[i]
 		whole := s.trained()
+		out.Lengths = append(out.Lengths, len(s.Tokens))
 		if most := e.o.MaxSeqLength; most > 0 && len(s.Tokens) > most {
 			s.Tokens, s.Weights, out.Truncated = s.Tokens[:most], s.Weights[:most], true
 		}

@@ -19,11 +19,42 @@ const maxLine = 16 << 20
 // visitor takes what a line became; it is called in the order of the file.
 type visitor func(line int64, e *Encoded) error
 
-// Scan encodes a whole file and hands each sample to visit, in order. Its memory
-// does not grow with the file. progress, which may be nil, is told now and then how
-// many bytes of the file are done. A line that cannot be trained on ends the scan
-// with a *engine.DataError, whose File is name.
-func Scan(ctx context.Context, e *Encoder, file engine.DataFile, name string, progress func(done, total int64), visit func(line int64, e *Encoded) error) error {
+// Source is the content of a dataset.
+type Source struct {
+	Type    string // jsonl or parquet
+	Content io.ReaderAt
+	Size    int64 // bytes
+}
+
+// Scan encodes a dataset and hands each sample to visit, in order. Its memory does
+// not grow with the dataset. progress, which may be nil, is told now and then how
+// many bytes are done. A line that cannot be trained on ends the scan with a
+// *engine.DataError, whose File is name, and an error of visit with that.
+func Scan(ctx context.Context, e *Encoder, src Source, name string, progress func(done, total int64), visit func(line int64, e *Encoded) error) error {
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	s := &scan{e: e, name: name, visit: visit, progress: func(done int64) { progress(done, src.Size) }}
+	var err error
+	switch src.Type {
+	case "jsonl":
+		err = s.lines(ctx, io.NewSectionReader(src.Content, 0, src.Size))
+	case "parquet":
+		err = s.rows(ctx, src.Content, src.Size)
+	default:
+		return &engine.DataError{File: name, Message: fmt.Sprintf("a %.40q file cannot be trained on", src.Type)}
+	}
+	if err == nil && s.n == 0 {
+		err = &engine.DataError{File: name, Message: "the file holds no samples"}
+	}
+	if err == nil {
+		progress(src.Size, src.Size)
+	}
+	return err
+}
+
+// scanFile is Scan of a file on disk.
+func scanFile(ctx context.Context, e *Encoder, file engine.DataFile, name string, progress func(done, total int64), visit visitor) error {
 	f, err := os.Open(file.Path)
 	if err != nil {
 		return fmt.Errorf("open the %s file: %w", name, err)
@@ -33,25 +64,7 @@ func Scan(ctx context.Context, e *Encoder, file engine.DataFile, name string, pr
 	if err != nil {
 		return fmt.Errorf("open the %s file: %w", name, err)
 	}
-	if progress == nil {
-		progress = func(int64, int64) {}
-	}
-	s := &scan{e: e, name: name, visit: visit, progress: func(done int64) { progress(done, info.Size()) }}
-	switch file.Type {
-	case "jsonl":
-		err = s.lines(ctx, f)
-	case "parquet":
-		err = s.rows(ctx, f, info.Size())
-	default:
-		return &engine.DataError{File: name, Message: fmt.Sprintf("a %.40q file cannot be trained on", file.Type)}
-	}
-	if err == nil && s.n == 0 {
-		err = &engine.DataError{File: name, Message: "the file holds no samples"}
-	}
-	if err == nil {
-		progress(info.Size(), info.Size())
-	}
-	return err
+	return Scan(ctx, e, Source{file.Type, f, info.Size()}, name, progress, visit)
 }
 
 // scan is a scan under way.

@@ -90,7 +90,7 @@ func tokenizeInto(ctx context.Context, e *Encoder, spec *Spec, key, dir string, 
 		return err
 	}
 	w.m.Key, w.m.Preference = key, spec.Preference
-	err = Scan(ctx, e, spec.File, spec.Name, progress, w.add)
+	err = scanFile(ctx, e, spec.File, spec.Name, progress, w.add)
 	if err == nil && w.m.Sequences == 0 {
 		err = &engine.DataError{File: spec.Name, Message: "all samples have the weight 0: there is nothing to train on"}
 	}
