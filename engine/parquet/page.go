@@ -162,7 +162,6 @@ type pages struct {
 	left   int64         // of them
 	codec  int64
 	packed []byte
-	data   []byte
 	zstd   *zstd.Decoder
 }
 

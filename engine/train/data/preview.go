@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// MaxPreview bounds the rows of a preview.
-const MaxPreview = 50
+// MaxPreview bounds the lines of a preview.
+const MaxPreview = 1000
 
 // PreviewRow is a sequence as training will see it, in the form of the API.
 type PreviewRow struct {
@@ -38,7 +38,7 @@ var errEnough = errors.New("enough rows")
 // and Scan.
 func Preview(ctx context.Context, model fs.FS, o EncodeOptions, src Source, n int) (*Previewed, error) {
 	if n < 1 || n > MaxPreview {
-		return nil, fmt.Errorf("a preview has between 1 and %d rows, not %d", MaxPreview, n)
+		return nil, fmt.Errorf("a preview has between 1 and %d lines, not %d", MaxPreview, n)
 	}
 	e, err := NewEncoder(model, o)
 	if err != nil {

@@ -45,8 +45,8 @@ func TestPreview(t *testing.T) {
 	if _, err := data.Preview(t.Context(), demo.FS(), data.EncodeOptions{}, source("x", "jsonl"), 1); err == nil || !strings.HasPrefix(err.Error(), "Line 1: ") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := data.Preview(t.Context(), demo.FS(), data.EncodeOptions{}, source("", "jsonl"), 51); err == nil {
-		t.Error("51 rows")
+	if _, err := data.Preview(t.Context(), demo.FS(), data.EncodeOptions{}, source("", "jsonl"), 1001); err == nil {
+		t.Error("1001 lines")
 	}
 }
 
@@ -83,5 +83,28 @@ func TestCounts(t *testing.T) {
 	trained, evaluated := data.JobTokens(c, c, 3, 2)
 	if trained != 3*c.Tokens || evaluated != 2*c.Tokens {
 		t.Errorf("got %d, %d", trained, evaluated)
+	}
+}
+
+// TestStream: what can only be read once gives the same preview.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	tokens := tokenFile(t, []tokenRow{{[]int32{1, 2}, []int32{1, 1}, []int32{1, 2}}})
+	for kind, content := range map[string]string{"jsonl": lines(3000), "parquet": tokens} {
+		want, err := data.Preview(t.Context(), demo.FS(), data.EncodeOptions{}, source(content, kind), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src, done, err := data.Stream(kind, strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := data.Preview(t.Context(), demo.FS(), data.EncodeOptions{}, src, 1000)
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: got %d rows, %v", kind, len(got.Rows), err)
+		}
+		if err := done(); err != nil {
+			t.Error(err)
+		}
 	}
 }
