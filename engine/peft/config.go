@@ -65,7 +65,7 @@ type override struct {
 // was made, for which task, and the parameters of what other fields switch on.
 var inert = map[string]bool{
 	"auto_mapping": true, "base_model_name_or_path": true, "corda_config": true, "eva_config": true, "exclude_modules": true,
-	"inference_mode": true, "init_lora_weights": true, "layers_pattern": true, "layers_to_transform": true, "loftq_config": true,
+	"inference_mode": true, "layers_pattern": true, "layers_to_transform": true, "loftq_config": true,
 	"lora_dropout": true, "lora_ga_config": true, "megatron_config": true, "megatron_core": true, "peft_version": true,
 	"qalora_group_size": true, "revision": true, "runtime_config": true, "task_type": true,
 }
@@ -130,10 +130,11 @@ func (c *configReader) read() *description {
 	if bias := c.text("bias"); bias != "none" && bias != "" {
 		c.fail("bias", "%q is not supported; none is", bias)
 	}
+	c.start()
 	d.targets = c.targets()
 	d.ranks = c.patterns("rank_pattern", 1, maxRank)
 	d.alphas = c.patterns("alpha_pattern", -maxAlpha, maxAlpha)
-	known := []string{"peft_type", "r", "lora_alpha", "use_rslora", "bias", "target_modules", "rank_pattern", "alpha_pattern"}
+	known := []string{"peft_type", "r", "lora_alpha", "use_rslora", "bias", "init_lora_weights", "target_modules", "rank_pattern", "alpha_pattern"}
 	for _, name := range slices.Sorted(maps.Keys(c.fields)) {
 		if inert[name] || slices.Contains(known, name) || off(c.fields[name]) {
 			continue
@@ -185,6 +186,22 @@ func (c *configReader) number(field string, lo, hi, fallback float64) float64 {
 func number(text jsontext.Value, lo, hi float64) (float64, bool) {
 	v, err := strconv.ParseFloat(string(text), 64)
 	return v, text.Kind() == '0' && err == nil && v >= lo && v <= hi
+}
+
+// start refuses adapters that started from a changed base (PiSSA, OLoRA and
+// others take their first values out of its weights): beside the base as it was
+// they are wrong. Trainers that convert such an adapter say so with true.
+func (c *configReader) start() {
+	const field = "init_lora_weights"
+	v := c.fields[field]
+	if !c.has(field) || v.Kind() == 't' || v.Kind() == 'f' {
+		return
+	}
+	switch name := c.text(field); name {
+	case "gaussian", "orthogonal", "eva":
+	default:
+		c.fail(field, "an adapter that started from %s changes its base model and is not supported; convert it to a plain one", brief(v))
+	}
 }
 
 // targets is the list of target_modules. A pattern, "all-linear" among them, is
