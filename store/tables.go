@@ -90,10 +90,20 @@ var (
 
 	// FineTunes by FineTuneID.
 	FineTunes = NewTable("finetunes",
-		// project, time
-		index(ByProject, func(f *resource.FineTune) []byte { return Key(string(f.ProjectID), TimeKey(f.CreatedAt)) }),
-		// project, name of the model that comes of it
-		unique(ByName, func(f *resource.FineTune) []byte { return Key(string(f.ProjectID), f.OutputName) }),
+		// project, time: those that are not deleted
+		index(ByProject, func(f *resource.FineTune) []byte {
+			if f.Deleted {
+				return nil
+			}
+			return Key(string(f.ProjectID), TimeKey(f.CreatedAt))
+		}),
+		// project, name of the model that comes of it: as above
+		unique(ByName, func(f *resource.FineTune) []byte {
+			if f.Deleted {
+				return nil
+			}
+			return Key(string(f.ProjectID), f.OutputName)
+		}),
 	)
 
 	// FineTuneSecrets by FineTuneID.

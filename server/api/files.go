@@ -16,7 +16,7 @@ type File struct {
 	Bytes            int64       `json:"bytes"`
 	Purpose          string      `json:"purpose"`   // fine-tune, eval or batch-api
 	Processed        bool        `json:"Processed"` // its bytes have arrived
-	FileType         string      `json:"FileType"`  // jsonl or csv
+	FileType         string      `json:"FileType"`  // jsonl, csv or parquet
 	LineCount        int64       `json:"LineCount"` // 0 until validated
 	ProcessingStatus string      `json:"processing_status"`
 	ExpiresAt        *int64      `json:"expires_at,omitempty"` // Unix seconds; absent: kept
@@ -128,10 +128,10 @@ func checkPurpose(p string) error {
 
 func checkFileType(t, purpose string) error {
 	switch {
-	case t == "parquet":
-		return Invalid("file_type", "Parquet files are not supported by this server: use JSON lines").WithCode("unsupported_file_type")
-	case t != "jsonl" && t != "csv":
-		return Invalid("file_type", "file_type must be jsonl or csv, got %.80q", t)
+	case t != "jsonl" && t != "csv" && t != "parquet":
+		return Invalid("file_type", "file_type must be jsonl, csv or parquet, got %.80q", t)
+	case t == "parquet" && purpose != "fine-tune":
+		return Invalid("file_type", "Parquet files are only for the purpose fine-tune, not for %s", purpose)
 	case t == "csv" && purpose != "eval":
 		return Invalid("file_type", "CSV files are only for the purpose eval, not for %s", purpose)
 	}

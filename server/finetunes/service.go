@@ -81,6 +81,8 @@ type PreviewOptions struct {
 
 // Hub is a model hub. Its errors are for the user and hold no token.
 type Hub interface {
+	// Allowed says whether the owner of the machine lets it be reached.
+	Allowed() error
 	// Fetch brings a revision of a repository into dir and returns its commit. What
 	// is there already is not fetched again.
 	Fetch(ctx context.Context, repo, revision, token, dir string) (commit string, err error)
@@ -192,7 +194,7 @@ func (s *Service) Job(ctx context.Context, id string) (f *resource.FineTune, err
 func find(tx *store.Tx, id, project string) (*resource.FineTune, error) {
 	f, err := store.FineTunes.Get(tx, id)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound), err == nil && f.Deleted:
 		return nil, api.NotFound("no fine-tuning job %.80q", id)
 	case err == nil && string(f.ProjectID) != project:
 		return nil, api.Forbidden("the fine-tuning job belongs to another project")

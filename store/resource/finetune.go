@@ -23,6 +23,10 @@ type FineTune struct {
 	Stages map[FineTuneStatus]time.Time `json:"stages,omitempty"`
 	// DeleteWhenFinal is set by a forced deletion of a job that runs.
 	DeleteWhenFinal bool `json:"delete_when_final,omitempty"`
+	// Deleted jobs are not shown any more; Leftover are files of theirs that may have
+	// to be deleted.
+	Deleted  bool        `json:"deleted,omitempty"`
+	Leftover []ModelFile `json:"leftover,omitempty"`
 
 	Params     FineTuneParams `json:"params"`
 	OutputName string         `json:"output_name"` // name of the model that comes of it, see ValidateModelName
@@ -243,6 +247,18 @@ func (f *FineTune) To(next FineTuneStatus, now time.Time) error {
 	f.Status, f.UpdatedAt, f.StartedAt = next, now, now
 	f.Stages[next] = now
 	return nil
+}
+
+// Files are those that the job keeps itself, beside those of models.
+func (f *FineTune) Files() []ModelFile {
+	var files []ModelFile
+	for _, c := range f.Checkpoints {
+		files = append(files, c.Files...)
+	}
+	if f.Result != nil {
+		files = slices.Concat(files, f.Result.Merged, f.Result.Adapter)
+	}
+	return files
 }
 
 // Report notes that the event named key is about to be reported and returns false
