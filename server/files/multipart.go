@@ -16,8 +16,8 @@ import (
 
 // Initiate answers POST /files/multipart/initiate with a link for each part.
 func (s *Service) Initiate(ctx context.Context, r *api.InitiateUploadRequest) (*api.Upload, error) {
-	if r.FileSize > s.limits.File {
-		return nil, api.Invalid("file_size", "file_size must be at most %d, got %d", s.limits.File, r.FileSize)
+	if most := s.limits.of(resource.FileType(r.FileType)); r.FileSize > most {
+		return nil, api.Invalid("file_size", "file_size must be at most %d, got %d", most, r.FileSize)
 	}
 	now := s.kit.Now()
 	f := s.announce(ctx, s.newFile(), &r.NewFile, now)

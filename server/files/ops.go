@@ -14,7 +14,7 @@ import (
 // Ops are the operations of this slice.
 func (s *Service) Ops() []rest.Op {
 	const tag = "files"
-	whole := rest.BodyLimit(s.limits.File + maxForm)
+	whole := rest.BodyLimit(max(s.limits.File, s.limits.Parquet) + maxForm)
 	return []rest.Op{
 		rest.Get("/files", tag, rest.AnyKey, s.List),
 		rest.Get("/files/:id", tag, rest.AnyKey, s.Retrieve),

@@ -143,11 +143,15 @@ func (s *Service) join(ctx context.Context, f *resource.File) (*resource.File, e
 
 // validate checks the content by the rules of its type.
 func (s *Service) validate(ctx context.Context, f *resource.File) (*dataset.Report, error) {
+	o := dataset.Options{Purpose: string(f.Purpose), Type: string(f.Type)}
+	if f.Type == resource.FileParquet {
+		return dataset.CheckParquet(ctx, &ranges{ctx, s, f}, f.Size, o)
+	}
 	body, err := s.open(ctx, f, 0, f.Size)
 	if err != nil {
 		return nil, err
 	}
-	report, err := dataset.Check(ctx, body, dataset.Options{Purpose: string(f.Purpose), Type: string(f.Type)})
+	report, err := dataset.Check(ctx, body, o)
 	return report, errors.Join(err, body.Close())
 }
 
@@ -192,6 +196,33 @@ func (s *Service) open(ctx context.Context, f *resource.File, offset, length int
 		pieces = []resource.FilePart{{Size: f.Size, ObjectKey: f.ObjectKey}}
 	}
 	return &content{ctx: ctx, s: s, pieces: pieces, offset: offset, left: length}, nil
+}
+
+// ranges reads a file at any place, with a request to the object store each time.
+type ranges struct {
+	ctx context.Context
+	s   *Service
+	f   *resource.File
+}
+
+// ReadAt reads as much of p as the file has.
+func (r *ranges) ReadAt(p []byte, at int64) (int, error) {
+	if at >= r.f.Size {
+		return 0, io.EOF
+	}
+	short := at+int64(len(p)) > r.f.Size
+	if short {
+		p = p[:r.f.Size-at]
+	}
+	body, err := r.s.open(r.ctx, r.f, at, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.ReadFull(body, p)
+	if err = errors.Join(err, body.Close()); err == nil && short {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // content reads pieces one after the other, each opened when it is its turn.

@@ -20,10 +20,11 @@ import (
 
 // Limits bound what is taken in. A zero field takes its default.
 type Limits struct {
-	File   int64         // bytes of a file, default 25 GiB
-	Part   int64         // bytes of one part of an upload, default 5 GiB
-	Arrive time.Duration // for the bytes of an announced file, default a day
-	Batch  time.Duration // a file for batches is kept, default seven days
+	File    int64         // bytes of a file, default 25 GiB
+	Parquet int64         // bytes of a Parquet file, default 50 GiB
+	Part    int64         // bytes of one part of an upload, default 5 GiB
+	Arrive  time.Duration // for the bytes of an announced file, default a day
+	Batch   time.Duration // a file for batches is kept, default seven days
 }
 
 func (l Limits) withDefaults() Limits {
@@ -33,10 +34,19 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	set(&l.File, 25<<30)
+	set(&l.Parquet, 50<<30)
 	set(&l.Part, 5<<30)
 	set((*int64)(&l.Arrive), int64(24*time.Hour))
 	set((*int64)(&l.Batch), int64(7*24*time.Hour))
 	return l
+}
+
+// of is the greatest size of a file of a type.
+func (l *Limits) of(t resource.FileType) int64 {
+	if t == resource.FileParquet {
+		return l.Parquet
+	}
+	return l.File
 }
 
 // Queue is what the service needs of the runner of its jobs.

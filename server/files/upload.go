@@ -108,7 +108,7 @@ func (s *Service) Put(ctx context.Context, r *api.FileRequest, body *rest.Body) 
 	case f.Status != resource.FilePending || f.UploadID != "":
 		return nil, conflict(&resource.BadMove{From: string(f.Status)})
 	}
-	b, err := s.keep(ctx, s.fileKey(f.ID), body, body.Length, s.limits.File)
+	b, err := s.keep(ctx, s.fileKey(f.ID), body, body.Length, s.limits.of(f.Type))
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +151,10 @@ func (s *Service) receive(ctx context.Context, named api.NewFile, body *rest.Bod
 	got, err := s.readParts(ctx, id, parts, &named)
 	if err == nil {
 		err = named.Validate()
+	}
+	// The type may have come behind the bytes, which were taken up to either limit.
+	if most := s.limits.of(resource.FileType(named.FileType)); err == nil && got.size > most {
+		err = api.TooLarge(most)
 	}
 	if err != nil {
 		if got != nil {
@@ -202,7 +206,7 @@ func (s *Service) readParts(ctx context.Context, id resource.FileID, parts *mult
 		given[name] = true
 		if name == "file" {
 			fallback = p.FileName()
-			if got, err = s.keep(ctx, s.fileKey(id), partReader{p}, -1, s.limits.File); err != nil {
+			if got, err = s.keep(ctx, s.fileKey(id), partReader{p}, -1, max(s.limits.File, s.limits.Parquet)); err != nil {
 				return nil, err
 			}
 			continue

@@ -82,12 +82,13 @@ type FileType string
 
 // The types.
 const (
-	FileJSONL FileType = "jsonl"
-	FileCSV   FileType = "csv"
+	FileJSONL   FileType = "jsonl"
+	FileCSV     FileType = "csv"
+	FileParquet FileType = "parquet"
 )
 
 // Valid reports whether t is one of the types.
-func (t FileType) Valid() bool { return t == FileJSONL || t == FileCSV }
+func (t FileType) Valid() bool { return t == FileJSONL || t == FileCSV || t == FileParquet }
 
 // FileStatus is where a file is on its way through ingestion.
 type FileStatus string

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"unicode/utf8"
 )
@@ -23,9 +22,10 @@ const (
 // Options of Check.
 type Options struct {
 	Purpose  string                   // FineTune, Eval or Batch
-	Type     string                   // jsonl or csv
+	Type     string                   // jsonl, csv or parquet
 	Problems int                      // how many to keep; 0 means 100
 	Progress func(bytes, lines int64) // called now and then; may be nil
+	Hashes   *Hashes                  // an empty one that is filled, to compare files; may be nil
 }
 
 const keptProblems = 100
@@ -37,17 +37,19 @@ func (o *Options) kept() int {
 	return o.Problems
 }
 
-// Check reads r to its end and checks every line.
+// Check reads r to its end and checks every line. Parquet is for CheckParquet.
 func Check(ctx context.Context, r io.Reader, o Options) (*Report, error) {
 	switch {
 	case o.Type == "jsonl" && (o.Purpose == FineTune || o.Purpose == Eval || o.Purpose == Batch):
 	case o.Type == "csv" && o.Purpose == Eval:
+	case o.Type == "parquet" && o.Purpose != FineTune:
+		return refuse("the file is Parquet, which is only for training: use JSON lines"), nil
 	case o.Type == "csv":
 		return refuse("the file is CSV, which is only for evaluation: use JSON lines"), nil
 	default:
 		return nil, fmt.Errorf("there is no check of %q files for the purpose %q", o.Type, o.Purpose)
 	}
-	c := &checker{o: o, report: &Report{}, seen: hashes{seed: maphash.MakeSeed()}}
+	c := newChecker(o)
 	lines := &lineReader{r: bufio.NewReaderSize(r, readBuffer), limit: MaxLine}
 	check := c.line
 	if o.Type == "csv" {
@@ -125,8 +127,16 @@ func (l *lineReader) next() (line []byte, tooLong bool, err error) {
 type checker struct {
 	o      Options
 	report *Report
-	seen   hashes
+	seen   *Hashes
 	d      document
+}
+
+func newChecker(o Options) *checker {
+	c := &checker{o: o, report: &Report{}, seen: o.Hashes}
+	if c.seen == nil {
+		c.seen = &Hashes{}
+	}
+	return c
 }
 
 // line checks one line of JSON.
@@ -194,6 +204,6 @@ func (c *checker) finish() *Report {
 	if r.Lines == 0 && r.Errors == 0 {
 		r.add(1, "the file holds no samples", c.o.kept())
 	}
-	r.Duplicates, r.Uncompared = c.seen.repeated(), c.seen.over
+	r.Duplicates, r.Uncompared = c.seen.finish(), c.seen.over
 	return r
 }

@@ -6,12 +6,13 @@
 // # Words
 //
 //   - A line is a sample: one JSON object of a JSONL file, one record of a CSV
-//     file. Lines count from 1.
+//     file, one row of a Parquet file. Lines count from 1.
 //   - A problem is the first rule that a line breaks, as "Line <n>: <reason>"; the
 //     reason begins with the place in the line.
 //   - The format of a line follows from its fields: general (text), conversation
 //     (messages), instruction (prompt, completion), preference_openai (input,
-//     preferred_output, non_preferred_output). All lines of a file have the same.
+//     preferred_output, non_preferred_output), and tokenized for Parquet (input_ids,
+//     attention_mask, labels). All lines of a file have the same.
 //
 // # Bounds
 //

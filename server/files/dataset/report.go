@@ -12,6 +12,7 @@ const (
 	Conversation = "conversation"      // messages
 	Instruction  = "instruction"       // prompt, completion
 	Preference   = "preference_openai" // input, preferred_output, non_preferred_output
+	Tokenized    = "tokenized"         // input_ids, attention_mask, labels; Parquet
 )
 
 // Report is what Check found.
@@ -53,27 +54,47 @@ func (r *Report) add(line int64, reason string, most int) {
 // maxCompared bounds the lines whose hashes are kept, 8 bytes each.
 const maxCompared = 1 << 20
 
-// hashes finds duplicates by 64-bit hashes: in a million lines a false one comes
-// up once in tens of millions of files.
-type hashes struct {
-	seed maphash.Seed
+// Hashes are what is remembered of the good lines of a file. Lines are compared by
+// 64-bit hashes: in a million lines a false match comes up once in tens of millions
+// of files.
+type Hashes struct {
 	all  []uint64
 	over int64
 }
 
-func (h *hashes) add(line []byte) {
+// hashSeed is drawn once, so that the lines of two files can be compared.
+var hashSeed = maphash.MakeSeed()
+
+func (h *Hashes) add(line []byte) { h.put(maphash.Bytes(hashSeed, line)) }
+
+func (h *Hashes) put(sum uint64) {
 	if len(h.all) >= maxCompared {
 		h.over++
 		return
 	}
-	h.all = append(h.all, maphash.Bytes(h.seed, line))
+	h.all = append(h.all, sum)
 }
 
-// repeated counts those that are there already.
-func (h *hashes) repeated() (n int64) {
+// finish sorts the hashes and counts those that are there already.
+func (h *Hashes) finish() (repeated int64) {
 	slices.Sort(h.all)
 	for i := 1; i < len(h.all); i++ {
 		if h.all[i] == h.all[i-1] {
+			repeated++
+		}
+	}
+	return repeated
+}
+
+// Shared counts the lines of other that are in h too. Both come from files whose
+// Check is done. Lines beyond the bound on what is compared do not count.
+func (h *Hashes) Shared(other *Hashes) (n int64) {
+	i := 0
+	for _, sum := range other.all {
+		for i < len(h.all) && h.all[i] < sum {
+			i++
+		}
+		if i < len(h.all) && h.all[i] == sum {
 			n++
 		}
 	}
