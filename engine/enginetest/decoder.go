@@ -166,6 +166,8 @@ func writeSafetensors(path string, tensors []tensorSpec, noise *noise) (err erro
 	if err != nil {
 		return fmt.Errorf("write weights: %w", err)
 	}
+	// As the reference implementation does, so that values are aligned.
+	text = append(text, strings.Repeat(" ", (8-len(text)%8)%8)...)
 	f, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("write weights: %w", err)

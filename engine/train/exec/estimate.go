@@ -1,7 +1,210 @@
 package exec
 
-// fitsWhole chooses between layer by layer and one program for everything.
-func (e *Executor) fitsWhole() bool { return !e.cfg.Layered }
+import (
+	"strconv"
+	"strings"
 
-// Estimate is the memory in bytes at the peak for batches of rows x length.
-func (e *Executor) Estimate(rows, length int) int64 { return 0 }
+	"athanor/engine/graph"
+)
+
+// What a process has beside the tensors, and what the runtime keeps beyond what
+// is alive: its memory for packing, and holes between blocks of other sizes.
+const (
+	processBytes = 160 << 20
+	slack        = 1.3
+)
+
+// defaultTokens stands for Config.MaxTokens where it is 0.
+const defaultTokens = 2048
+
+// fitsWhole chooses between layer by layer and one program for everything.
+func (e *Executor) fitsWhole() bool {
+	if e.cfg.Layered {
+		return false
+	}
+	if e.cfg.MemoryBytes == 0 {
+		return true
+	}
+	tokens := e.cfg.MaxTokens
+	if tokens == 0 {
+		tokens = defaultTokens
+	}
+	length := e.cfg.MaxLength
+	if length == 0 {
+		length = tokens
+	}
+	length = min(length, tokens, e.d.ContextLength)
+	return e.estimate((tokens+length-1)/length, length, true) <= e.cfg.MemoryBytes
+}
+
+// Estimate is the memory in bytes that passes over batches of rows x length
+// take at their peak: weights, gradients, activations and what a process has
+// anyway, but not what an optimiser keeps. It is meant to be an upper bound.
+// Weights in a mapped file count, although the system can take their pages
+// away.
+func (e *Executor) Estimate(rows, length int) int64 { return e.estimate(rows, length, e.info.Whole) }
+
+func (e *Executor) estimate(rows, length int, whole bool) int64 {
+	tokens := rows * length
+	total := int64(processBytes)
+	for _, s := range e.base {
+		if !e.full() { // otherwise they are the values of params
+			total += s.bytes()
+		}
+	}
+	largest := 0 // of what is added up outside of the programs
+	for _, p := range e.params {
+		total += 4 * 2 * int64(elements(p.Shape))
+		if !whole {
+			largest = max(largest, elements(p.Shape))
+		} else {
+			largest += elements(p.Shape)
+		}
+	}
+	total += 4 * int64(largest)
+	if !whole && e.full() { // one buffer for each part of a layer
+		for i := range min(1, e.d.Layers) {
+			for _, key := range e.keys[i] {
+				total += 4 * int64(elements(e.params[e.byName[key]].Shape))
+			}
+		}
+	}
+	sizes := map[string]int{"B": rows, "S": length, "C": min(e.chunk(), tokens)}
+	row := 4 * int64(tokens) * int64(e.d.Hidden)
+	total += 4*int64(rows)*int64(length)*int64(length+e.d.HeadDim) + 4*row // mask, angles, x, dx, rows of the head
+	dropout := e.dropout() > 0
+	masks := int64(0)
+	if dropout {
+		for _, l := range e.d.Linears() {
+			masks += int64(tokens) * int64(l.In)
+		}
+	}
+	if whole {
+		sizes["C"] = tokens
+		return total + masks*int64(e.d.Layers) + slackOf(e.live("whole", func(g *graph.Graph) { e.buildWhole(g, dropout) }).peak(sizes))
+	}
+	total += masks + int64(e.d.Layers)*row
+	kind := headInput
+	if e.full() {
+		kind = headAll
+	}
+	peak := e.live("head", func(g *graph.Graph) { e.buildHead(g, kind) }).peak(sizes)
+	for i := range e.d.Layers {
+		key := "layer " + e.signature(i)
+		peak = max(peak, e.live(key, func(g *graph.Graph) { e.buildLayer(g, i, layerBack, dropout) }).peak(sizes))
+	}
+	return total + slackOf(peak)
+}
+
+func slackOf(n int64) int64 { return int64(slack * float64(n)) }
+
+// lives is when the values of a graph come and go.
+type lives struct {
+	sizes []size // of each value
+	made  []int  // node that makes it
+	last  []int  // last node that reads it
+	nodes int
+}
+
+// size is the bytes of a value: a number times symbols.
+type size struct {
+	n       int64
+	symbols []string
+}
+
+func (s size) bytes(of map[string]int) int64 {
+	n := s.n
+	for _, name := range s.symbols {
+		n *= int64(of[name])
+	}
+	return n
+}
+
+// live analyses a graph once. A graph that cannot be built has no values; the
+// program says why when it is needed.
+func (e *Executor) live(key string, build func(g *graph.Graph)) *lives {
+	if l := e.lives[key]; l != nil {
+		return l
+	}
+	l := &lives{}
+	_, err := graph.Build(func(g *graph.Graph) {
+		build(g)
+		l = newLives(g.Nodes())
+	})
+	if err != nil {
+		l = &lives{}
+	}
+	e.lives[key] = l
+	return l
+}
+
+// newLives follows the values in the order of the nodes. A reshaped value is
+// the same memory; outputs of the graph are counted too, which covers the
+// buffers that they are written to.
+func newLives(nodes []graph.Node) *lives {
+	l := &lives{nodes: len(nodes)}
+	at := map[*graph.Value]int{} // index of its memory
+	for i, n := range nodes {
+		for _, v := range n.Inputs {
+			if k, ok := at[v]; ok {
+				l.last[k] = i
+			}
+		}
+		for _, v := range n.Outputs {
+			if v == nil {
+				continue
+			}
+			if k, ok := at[n.Inputs[0]]; ok && sameMemory(n.Op) {
+				at[v] = k
+				continue
+			}
+			at[v] = len(l.sizes)
+			l.sizes = append(l.sizes, sizeOf(v))
+			l.made, l.last = append(l.made, i), append(l.last, i)
+		}
+	}
+	return l
+}
+
+func sameMemory(op string) bool {
+	switch op {
+	case "Reshape", "Unsqueeze", "Squeeze", "Identity":
+		return true
+	}
+	return false
+}
+
+func sizeOf(v *graph.Value) size {
+	s := size{n: 1}
+	for _, d := range v.Shape() {
+		if n, ok := d.Size(); ok {
+			s.n *= int64(n)
+			continue
+		}
+		for _, f := range strings.Split(d.String(), "*") {
+			if n, err := strconv.Atoi(f); err == nil {
+				s.n *= int64(n)
+			} else {
+				s.symbols = append(s.symbols, f)
+			}
+		}
+	}
+	s.n *= int64(max(v.DType().Size(), 1))
+	return s
+}
+
+// peak is the most that is alive at once.
+func (l *lives) peak(of map[string]int) int64 {
+	change := make([]int64, l.nodes+1)
+	for i, s := range l.sizes {
+		n := s.bytes(of)
+		change[l.made[i]] += n
+		change[l.last[i]+1] -= n
+	}
+	now, most := int64(0), int64(0)
+	for _, c := range change {
+		now += c
+		most = max(most, now)
+	}
+	return most
+}

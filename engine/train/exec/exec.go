@@ -29,6 +29,7 @@ type Config struct {
 	Seed        uint64 // of a fresh adapter and of dropout
 	Layered     bool   // layer by layer, whatever the size
 	MaxTokens   int    // largest B*S that will come, for the choice between layers and whole; 0 = 2048
+	MaxLength   int    // longest S that will come, likewise; 0 = MaxTokens
 	MemoryBytes int64  // what may be used, 0 = no bound
 }
 
@@ -66,6 +67,7 @@ type Executor struct {
 	clean    map[string]bool             // gradients that are zero: the next one is written, not added
 
 	programs map[string]*program
+	lives    map[string]*lives // of graphs, for estimates
 	pool     pool
 	angles   angles
 }
@@ -77,7 +79,7 @@ type Executor struct {
 func New(ctx context.Context, rt compute.Runtime, cfg Config) (*Executor, error) {
 	e := &Executor{
 		rt: rt, cfg: cfg, base: map[string]*stored{}, adapters: map[string]*adapter{}, byName: map[string]int{},
-		clean: map[string]bool{}, programs: map[string]*program{}, pool: pool{rt: rt, held: map[string]*scratch{}},
+		clean: map[string]bool{}, programs: map[string]*program{}, lives: map[string]*lives{}, pool: pool{rt: rt, held: map[string]*scratch{}},
 	}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare training: %w", err), e.Close())

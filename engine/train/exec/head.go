@@ -20,12 +20,16 @@ const (
 // headBytes bounds the logits of a chunk; there are never fewer positions than
 // minChunk or more than maxChunk.
 const (
-	headBytes = 64 << 20
+	headBytes = 32 << 20
 	minChunk  = 128
 	maxChunk  = 512
 )
 
-func (e *Executor) chunk() int { return min(max(headBytes/4/e.d.Vocabulary, minChunk), maxChunk) }
+// chunk is the number of positions that the head sees at once.
+func (e *Executor) chunk() int {
+	const even = 64 // products like whole blocks of rows
+	return min(max(headBytes/4/e.d.Vocabulary/even*even, minChunk), maxChunk)
+}
 
 // headKind says what a run of the head is for.
 type headKind string

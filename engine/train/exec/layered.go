@@ -23,23 +23,34 @@ type pass struct {
 }
 
 // layerProgram is the program of a layer, forward or backward.
-func (e *Executor) layerProgram(layer int, back, dropout bool) (*program, error) {
-	key := fmt.Sprintf("layer back=%v dropout=%v %s", back, dropout, e.signature(layer))
-	return e.compiled(key, func(g *graph.Graph) { e.buildLayer(g, layer, back, dropout) })
+func (e *Executor) layerProgram(layer int, k layerKind, dropout bool) (*program, error) {
+	key := fmt.Sprintf("layer %s dropout=%v %s", k, dropout, e.signature(layer))
+	return e.compiled(key, func(g *graph.Graph) { e.buildLayer(g, layer, k, dropout) })
 }
 
-func (e *Executor) buildLayer(g *graph.Graph, layer int, back, dropout bool) {
+// layerKind says what a run of a layer is for.
+type layerKind string
+
+const (
+	layerForward layerKind = "forward"
+	layerBack    layerKind = "back"
+	layerEnd     layerKind = "end" // back, without the gradient of the input
+)
+
+func (e *Executor) buildLayer(g *graph.Graph, layer int, k layerKind, dropout bool) {
 	h := graph.Fixed(e.d.Hidden)
 	at := e.places(g)
 	x := g.Input(inX, tensor.F32, symT, h)
 	s := &source{e: e, layer: layer, dropout: dropout}
 	y := e.d.TrainLayer(g, s, x, at).Dims(symT, h)
-	if !back {
+	switch k {
+	case layerForward:
 		g.Output(outY, y)
 		return
+	case layerBack:
+		s.train = append(s.train, trained{inX, x})
 	}
-	dy := g.Input(inDY, tensor.F32, symT, h)
-	backward(g, y, dy, append(s.train, trained{inX, x}))
+	backward(g, y, g.Input(inDY, tensor.F32, symT, h), s.train)
 }
 
 // Ports of the layers' programs.
@@ -72,7 +83,7 @@ func (e *Executor) forward(ctx context.Context, b *data.Batch, dropout, keep boo
 			return nil, err
 		}
 		in[inX] = p.last
-		prog, err := e.layerProgram(i, false, dropout)
+		prog, err := e.layerProgram(i, layerForward, dropout)
 		if err != nil {
 			return nil, err
 		}
@@ -119,10 +130,11 @@ func (p *pass) backward(ctx context.Context, dy compute.Buffer) (compute.Buffer,
 		if err != nil {
 			return nil, err
 		}
+		kind := layerEnd
 		if i > lowest || e.full() {
-			to.out[outPrefix+inX] = dx
+			kind, to.out[outPrefix+inX] = layerBack, dx
 		}
-		prog, err := e.layerProgram(i, true, p.dropout)
+		prog, err := e.layerProgram(i, kind, p.dropout)
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,7 @@ func (e *Executor) compiled(key string, build func(g *graph.Graph)) (*program, e
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", key, err)
 	}
+	arrange(model.Graph)
 	c, err := e.rt.Compile(model, compute.Options{Threads: e.cfg.Threads})
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", key, err)
