@@ -27,8 +27,9 @@ type Trainer interface {
 // smallest form that its parameters allow.
 var ErrNoMemory = errors.New("not enough memory to train")
 
-// BusyError is returned for a job that has to wait for other work on this
-// machine. Nothing of it runs; it should be tried again later.
+// BusyError is returned for a job that has to wait: for other work on this
+// machine, or for something that the machine lacks. Nothing of it runs; it should
+// be tried again later.
 type BusyError struct {
 	Reason string // in words for the user, names no other job
 }
