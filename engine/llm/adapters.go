@@ -182,7 +182,19 @@ func (t *adapterTable) limit(rank int) int {
 	for _, m := range t.modules {
 		one += 4 * int64(rank) * int64(m.in+m.out)
 	}
-	return max(t.rows, int(min(adapterBudget/one, maxAdapters)))
+	return keep(one, t.rows)
+}
+
+// keep is how many adapters of so many bytes are kept for so many rows.
+func keep(bytes int64, rows int) int {
+	return max(rows, int(min(adapterBudget/max(bytes, 1), maxAdapters)))
+}
+
+// AdapterBytes estimates the memory that a model with rows sequences at a time
+// takes for adapters of which there are count, the largest of so many bytes in
+// float32.
+func AdapterBytes(count int, largest int64, rows int) int64 {
+	return int64(min(count, keep(largest, rows))+1) * largest
 }
 
 // resize moves the kept adapters to memory of another size. On an error nothing

@@ -145,3 +145,22 @@ func checkPlace(t *testing.T, table *adapterTable, p *place, read *peft.Adapter)
 		}
 	}
 }
+
+func TestAdapterBytes(t *testing.T) {
+	const mega = 1 << 20
+	for _, c := range []struct {
+		count   int
+		largest int64
+		rows    int
+		want    int64
+	}{
+		{1, mega, 8, 2 * mega},            // with the place of none
+		{500, mega, 8, 65 * mega},         // as many as are kept
+		{500, 100 * mega, 8, 1100 * mega}, // as many as the budget holds
+		{500, 900 * mega, 8, 8100 * mega}, // as many as can run
+	} {
+		if got := AdapterBytes(c.count, c.largest, c.rows); got != c.want {
+			t.Errorf("%d adapters of %d bytes for %d rows: %d, want %d", c.count, c.largest, c.rows, got, c.want)
+		}
+	}
+}

@@ -116,16 +116,20 @@ func (a *App) workerSpec(ctx context.Context, m *resource.Model) (host.Spec, err
 	if err != nil {
 		return host.Spec{}, fmt.Errorf("inspect the files: %w", err)
 	}
-	adapters, err := a.models.HasAdapters(m)
+	adapters, largest, err := a.models.Adapters(m)
 	if err != nil {
 		return host.Spec{}, err
+	}
+	memory := weightBytes(m) + plan.KVBytes
+	if adapters > 0 {
+		memory += llm.AdapterBytes(adapters, largest, plan.Slots)
 	}
 	return host.Spec{
 		Key: string(m.ID),
 		Spec: worker.Spec{
 			Name: m.Name, Dir: dir, Quantization: string(m.Quantization), CacheDir: a.artifacts.compiledDir(m.Revision),
-			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots, Adapters: adapters,
-			MemoryBytes: weightBytes(m) + plan.KVBytes,
+			Threads: a.cfg.Threads, Context: plan.Context, Slots: plan.Slots, Adapters: adapters > 0,
+			MemoryBytes: memory,
 		},
 		MemoryLimit: int64(a.cfg.Memory),
 	}, nil

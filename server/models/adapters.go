@@ -18,7 +18,7 @@ func (s *Service) Base(m *resource.Model) (*resource.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	base := bases[m.BaseID]
+	base := bases[m.BaseID].model
 	if base == nil { // m is not registered yet, or its base is gone
 		err = s.db.View(func(tx *store.Tx) (err error) {
 			base, err = store.Models.Get(tx, string(m.BaseID))
@@ -31,20 +31,29 @@ func (s *Service) Base(m *resource.Model) (*resource.Model, error) {
 	return base, nil
 }
 
-// HasAdapters reports whether a model is the base of others.
-func (s *Service) HasAdapters(m *resource.Model) (bool, error) {
+// Adapters counts the adapters of a model and gives the size of the largest in
+// bytes.
+func (s *Service) Adapters(m *resource.Model) (count int, largest int64, err error) {
 	bases, err := s.bases()
-	return bases[m.ID] != nil, err
+	b := bases[m.ID]
+	return b.adapters, b.largest, err
+}
+
+// base is a model that has adapters.
+type base struct {
+	model    *resource.Model
+	adapters int
+	largest  int64 // bytes
 }
 
 // bases are the models that have adapters. They are looked up once after each
 // change of any model.
-func (s *Service) bases() (map[resource.ModelID]*resource.Model, error) {
+func (s *Service) bases() (map[resource.ModelID]base, error) {
 	bases, generation := s.cache.bases()
 	if bases != nil {
 		return bases, nil
 	}
-	bases = map[resource.ModelID]*resource.Model{}
+	bases = map[resource.ModelID]base{}
 	err := s.db.View(func(tx *store.Tx) error {
 		page := store.Page{Limit: 1000}
 		for {
@@ -53,17 +62,20 @@ func (s *Service) bases() (map[resource.ModelID]*resource.Model, error) {
 				return err
 			}
 			for _, m := range list {
-				if m.BaseID == "" || bases[m.BaseID] != nil {
+				if m.BaseID == "" {
 					continue
 				}
-				base, err := store.Models.Get(tx, string(m.BaseID))
-				if errors.Is(err, store.ErrNotFound) {
-					continue // Base says so
+				b := bases[m.BaseID]
+				if b.model == nil {
+					if b.model, err = store.Models.Get(tx, string(m.BaseID)); errors.Is(err, store.ErrNotFound) {
+						continue // Base says so
+					}
+					if err != nil {
+						return err
+					}
 				}
-				if err != nil {
-					return err
-				}
-				bases[m.BaseID] = base
+				b.adapters, b.largest = b.adapters+1, max(b.largest, m.Size())
+				bases[m.BaseID] = b
 			}
 			if page.After = next; next == "" {
 				return nil

@@ -13,7 +13,7 @@ type cache struct {
 	mu         sync.RWMutex // protects fields below
 	generation int
 	models     map[name]*resource.Model
-	adapted    map[resource.ModelID]*resource.Model // the models that have adapters; nil when not looked up
+	adapted    map[resource.ModelID]base // the models that have adapters; nil when not looked up
 }
 
 // name is a model's name as one project sees it.
@@ -41,14 +41,14 @@ func (c *cache) put(n name, m *resource.Model, generation int) {
 
 // bases are the models that have adapters, nil when they are not known, and the
 // generation that putBases wants back.
-func (c *cache) bases() (map[resource.ModelID]*resource.Model, int) {
+func (c *cache) bases() (map[resource.ModelID]base, int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.adapted, c.generation
 }
 
 // putBases remembers them unless something was written since bases.
-func (c *cache) putBases(adapted map[resource.ModelID]*resource.Model, generation int) {
+func (c *cache) putBases(adapted map[resource.ModelID]base, generation int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.generation == generation {
