@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ import (
 type client struct {
 	http  *http.Client
 	close func() error
+	every time.Duration // between questions about a job, 0 = a second
 }
 
 // connect finds the running server of the data directory, or opens the data

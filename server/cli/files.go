@@ -26,81 +26,6 @@ func filesCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
-// checkCommand looks into a file without any server.
-func checkCommand() *cobra.Command {
-	var purpose string
-	var most int
-	cmd := &cobra.Command{
-		Use: "check FILE", Short: "Check a data file by the rules of its format, without uploading it", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			report, err := checkFile(cmd, args[0], purpose, most)
-			if err != nil {
-				return err
-			}
-			printReport(cmd.OutOrStdout(), report)
-			if !report.Valid() {
-				return fmt.Errorf("%s is not a valid %s file", args[0], purpose)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().StringVar(&purpose, "purpose", dataset.FineTune, "fine-tune, eval or batch-api")
-	cmd.Flags().IntVar(&most, "errors", 20, "how many errors to print")
-	return cmd
-}
-
-func checkFile(cmd *cobra.Command, name, purpose string, most int) (*dataset.Report, error) {
-	if most < 1 {
-		return nil, errors.New("errors: must be at least 1")
-	}
-	named, file, size, err := openNamed(name, purpose)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	bar := newProgress(cmd.ErrOrStderr())
-	defer bar.finish()
-	show := func(done, _ int64) {
-		if bar.terminal {
-			bar.show("checking", done, size)
-		}
-	}
-	return dataset.Check(cmd.Context(), file, dataset.Options{Purpose: purpose, Type: named.FileType, Problems: most, Progress: show})
-}
-
-// printReport shows what a check found.
-func printReport(out io.Writer, r *dataset.Report) {
-	for _, p := range r.Problems {
-		fmt.Fprintln(out, p)
-	}
-	if more := r.Errors - int64(len(r.Problems)); more > 0 {
-		fmt.Fprintf(out, "... and %d more lines with errors\n", more)
-	}
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	if r.Format != "" {
-		fmt.Fprintf(w, "format\t%s\n", r.Format)
-	}
-	fmt.Fprintf(w, "lines\t%d\n", r.Lines)
-	fmt.Fprintf(w, "with errors\t%d\n", r.Errors)
-	if r.Uncompared > 0 {
-		fmt.Fprintf(w, "exact duplicates\t%d, the last %d lines not compared\n", r.Duplicates, r.Uncompared)
-	} else {
-		fmt.Fprintf(w, "exact duplicates\t%d\n", r.Duplicates)
-	}
-	for _, has := range []struct {
-		name string
-		set  bool
-	}{
-		{"sample weights", r.HasSampleWeights}, {"message weights", r.HasMessageWeights}, {"tools", r.HasTools},
-		{"parallel tool calls", r.HasParallelToolCalls}, {"reasoning", r.HasReasoning},
-	} {
-		if has.set {
-			fmt.Fprintf(w, "%s\tyes\n", has.name)
-		}
-	}
-	_ = w.Flush() // a terminal that went away
-}
-
 func uploadCommand(f *flags) *cobra.Command {
 	var purpose string
 	cmd := &cobra.Command{
@@ -147,7 +72,9 @@ func (c *client) upload(cmd *cobra.Command, name, purpose string) (*api.File, er
 	defer bar.finish()
 	body, form := io.Pipe()
 	w := multipart.NewWriter(form)
-	go func() { form.CloseWithError(writeForm(w, named, &shown{r: file, bar: bar, total: size})) }()
+	go func() {
+		form.CloseWithError(writeForm(w, named, &shown{r: file, bar: bar, phase: "uploading", total: size}))
+	}()
 	defer body.Close() // ends the goroutine when the server answers early
 	resp, err := c.do(cmd.Context(), http.MethodPost, "/files", w.FormDataContentType(), body)
 	if err != nil {
@@ -180,6 +107,7 @@ func writeForm(w *multipart.Writer, named api.NewFile, content io.Reader) error 
 type shown struct {
 	r           io.Reader
 	bar         *progress
+	phase       string
 	done, total int64
 }
 
@@ -187,7 +115,7 @@ func (s *shown) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.done += int64(n)
 	if s.bar.terminal {
-		s.bar.show("uploading", s.done, s.total)
+		s.bar.show(s.phase, s.done, s.total)
 	}
 	return n, err
 }

@@ -24,7 +24,7 @@ func Execute(ctx context.Context, version string, args []string) int {
 func rootCommand(version string) *cobra.Command {
 	f := &flags{}
 	root := group("athanor", "A complete model platform in one binary",
-		serveCommand(f), workerCommand(), keysCommand(f), modelsCommand(f), filesCommand(f), chatCommand(f), doctorCommand(f, version), versionCommand(version))
+		serveCommand(f), workerCommand(), keysCommand(f), modelsCommand(f), filesCommand(f), fineTunesCommand(f), lineageCommand(f), chatCommand(f), doctorCommand(f, version), versionCommand(version))
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.Version = version
 	root.SetVersionTemplate("athanor {{.Version}}\n")
