@@ -82,7 +82,8 @@ type TrainSpec struct {
 	EarlyStopping        *EarlyStopping `json:"early_stopping,omitempty"`
 
 	// BaseFormat is how the frozen base is kept in memory: none (float32), bf16,
-	// int8 or int4; "" = bf16 for LoRA. Full training keeps float32.
+	// int8 or int4; "" = as the checkpoint has it, which needs no memory of its
+	// own. Full training keeps float32.
 	BaseFormat  string `json:"base_format,omitempty"`
 	Device      string `json:"device,omitempty"`       // cpu, cuda or the ID of a device, "" = cpu
 	Threads     int    `json:"threads,omitempty"`      // 0 = physical cores

@@ -24,7 +24,7 @@
 //
 // # The work directory
 //
-//	plan.json            decided once: key of the job, batch size, memory, threads
+//	plan.json            decided once: key of the job, batch size, way of computing, threads
 //	data/train, data/eval  tokenized datasets
 //	references.bin       log-probabilities of the starting weights, for preferences
 //	state/step-N.bin     two newest states

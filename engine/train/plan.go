@@ -18,11 +18,10 @@ import (
 // directory, because a machine may have other things to offer later and the
 // result must not change with them.
 type plan struct {
-	Key         string `json:"key"`        // of the spec and of the files that it names
-	BatchSize   int    `json:"batch_size"` // rows, or pairs, of a pass
-	RowLength   int    `json:"row_length"` // tokens of the longest row
-	Threads     int    `json:"threads"`
-	MemoryBytes int64  `json:"memory_bytes"`
+	Key       string `json:"key"`        // of the spec and of the files that it names
+	BatchSize int    `json:"batch_size"` // rows, or pairs, of a pass
+	Layered   bool   `json:"layered"`    // how exec.Executor computes
+	Threads   int    `json:"threads"`
 }
 
 const planFile = "plan.json"
@@ -79,7 +78,7 @@ func (p *plan) save(d disk, workDir string) error {
 // base model and adapter by their configuration and the sizes of their weights.
 func jobKey(s *engine.TrainSpec) (string, error) {
 	c := *s
-	c.Job, c.ModelName, c.ModelDir, c.WorkDir = "", "", "", ""
+	c.Job, c.ModelName, c.ModelDir, c.WorkDir, c.Device = "", "", "", "", ""
 	c.Threads, c.MemoryBytes = 0, 0
 	c.TrainFile.Path = ""
 	if s.EvalFile != nil {
