@@ -15,8 +15,8 @@ import (
 type launchTrainFunc func(spec Spec, train *engine.TrainSpec) (trainee, error)
 
 // trainNice is how far training stands back behind serving: where both want a
-// core the kernel gives a thread of nice 10 about a tenth of what one of nice 0
-// gets, and cores that nobody else wants are its own as always. See sched(7).
+// core the kernel gives a thread that is 10 steps nicer about a tenth of the time,
+// and cores that nobody else wants are its own as always. See sched(7).
 const trainNice = 10
 
 // launchTrain implements launchTrainFunc.
@@ -25,9 +25,7 @@ func (l *launcher) launchTrain(spec Spec, train *engine.TrainSpec) (trainee, err
 	if err != nil {
 		return nil, err
 	}
-	// The whole process group: nice belongs to threads, and some run already.
-	// Those that they start inherit it.
-	if err := syscall.Setpriority(syscall.PRIO_PGRP, c.PID(), trainNice); err != nil {
+	if err := standBack(c.PID()); err != nil {
 		l.cfg.Log.Warn("training runs at the priority of serving", "worker", spec.Key, "error", err)
 	}
 	_ = c.pipes.stdin.SetWriteDeadline(time.Now().Add(l.cfg.TrainSilence))
@@ -37,6 +35,18 @@ func (l *launcher) launchTrain(spec Spec, train *engine.TrainSpec) (trainee, err
 		return nil, c.Exit().Err
 	}
 	return c, nil
+}
+
+// standBack makes a child nicer than this process.
+func standBack(pid int) error {
+	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
+	if err != nil {
+		return err
+	}
+	nice := 20 - own // the system call cannot return what is negative
+	// The whole process group: nice belongs to threads, and some run already.
+	// Those that they start inherit it.
+	return syscall.Setpriority(syscall.PRIO_PGRP, pid, min(nice+trainNice, 19))
 }
 
 // Lines implements trainee.
