@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"athanor/server/egress"
 	"athanor/server/endpoints"
 	"athanor/server/files"
+	"athanor/server/finetunes"
 	"athanor/server/identity"
 	"athanor/server/jobs"
 	"athanor/server/kit"
@@ -55,6 +57,7 @@ type App struct {
 	models    *models.Service
 	links     *rest.Links
 	files     *files.Service
+	finetunes *finetunes.Service
 	jobs      *jobs.Runner
 	host      *host.Host
 	gate      *egress.Gate    // the way out of the machine
@@ -116,7 +119,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 		return nil, err
 	}
 	a.trainer = a.newTrainer(opt.Trainer)
-	if err := a.openFiles(ctx); err != nil {
+	if err := a.openJobs(ctx); err != nil {
 		return nil, err
 	}
 	a.metrics = newMetrics(a.host)
@@ -132,9 +135,9 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	return a, a.jobs.Start(ctx)
 }
 
-// openFiles makes the slice of files and the runner of all jobs, which begins to
-// work at the end of Open.
-func (a *App) openFiles(ctx context.Context) (err error) {
+// openJobs makes the slices that have jobs, and the runner of all jobs, which
+// begins to work at the end of Open.
+func (a *App) openJobs(ctx context.Context) (err error) {
 	if a.links, err = files.Links(ctx, a.kit, a.db); err != nil {
 		return err
 	}
@@ -142,10 +145,14 @@ func (a *App) openFiles(ctx context.Context) (err error) {
 	if err := a.files.Sweep(ctx); err != nil {
 		return fmt.Errorf("sweep files: %w", err)
 	}
-	if a.jobs, err = jobs.New(a.kit, a.db, a.files.Kinds()...); err != nil {
+	if a.finetunes, err = a.newFineTunes(ctx); err != nil {
+		return err
+	}
+	if a.jobs, err = jobs.New(a.kit, a.db, slices.Concat(a.files.Kinds(), a.finetunes.Kinds())...); err != nil {
 		return err
 	}
 	a.files.Use(a.jobs)
+	a.finetunes.Use(a.jobs)
 	return nil
 }
 
@@ -205,6 +212,7 @@ func (a *App) Ops() []rest.Op {
 	ops = append(ops, a.models.Ops()...)
 	ops = append(ops, endpoints.New(a.models, "athanor").Ops()...)
 	ops = append(ops, a.files.Ops()...)
+	ops = append(ops, a.finetunes.Ops()...)
 	ops = append(ops, chat.New(a.kit, a, a.metrics).Ops()...)
 	return ops
 }

@@ -43,6 +43,24 @@ var access = map[string]rest.Access{
 	"POST /files/multipart/abort":                   rest.ProjectEditor,
 	"PUT /files/multipart/:upload_id/parts/:number": rest.Signed,
 
+	"POST /fine-tunes":                 rest.ProjectEditor,
+	"GET /fine-tunes":                  rest.AnyKey,
+	"GET /fine-tunes/:id":              rest.AnyKey,
+	"DELETE /fine-tunes/:id":           rest.ProjectEditor,
+	"POST /fine-tunes/:id/cancel":      rest.ProjectEditor,
+	"GET /fine-tunes/:id/events":       rest.AnyKey,
+	"GET /fine-tunes/:id/checkpoints":  rest.AnyKey,
+	"GET /fine-tunes/:id/metrics":      rest.AnyKey,
+	"POST /fine-tunes/estimate-price":  rest.AnyKey,
+	"POST /fine-tunes/preview":         rest.AnyKey,
+	"GET /fine-tunes/lineage":          rest.AnyKey,
+	"GET /fine-tunes/models/limits":    rest.AnyKey,
+	"GET /fine-tunes/models/supported": rest.AnyKey,
+
+	"GET /fine-tunes/:id/download-tokenized-dataset": rest.AnyKey,
+	"GET /fine-tunes/:id/tokenized-dataset.tar.zst":  rest.Signed, // where the link leads
+	"GET /finetune/download":                         rest.AnyKey,
+
 	"POST /chat/completions":    rest.AnyKey,
 	"POST /completions":         rest.AnyKey,
 	"POST /admin/models/import": rest.OrgAdmin, // only on the admin socket

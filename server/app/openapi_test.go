@@ -39,6 +39,9 @@ var beyond = map[string]string{
 	"POST /files/multipart/complete":                "as above",
 	"POST /files/multipart/abort":                   "as above",
 	"PUT /files/multipart/:upload_id/parts/:number": "where the parts go",
+
+	"GET /fine-tunes/lineage":                       "what a model was made of, and whether the bytes are still those",
+	"GET /fine-tunes/:id/tokenized-dataset.tar.zst": "where the link of download-tokenized-dataset leads",
 }
 
 // deviation is a place where a response differs from the description on purpose.

@@ -35,7 +35,7 @@ func (a *App) withdraw(m *resource.Model) error {
 // It runs before the first import and the first worker.
 func (a *App) recoverImports(ctx context.Context) error {
 	errs := []error{a.takeBack(ctx)}
-	for _, pattern := range []string{".demo-*", "compiled/*/.building-*"} {
+	for _, pattern := range []string{".demo-*", ".traits-*", "compiled/*/.building-*"} {
 		left, err := filepath.Glob(filepath.Join(a.artifacts.cache, pattern))
 		errs = append(errs, err)
 		for _, path := range left {
@@ -54,7 +54,7 @@ func (a *App) takeBack(ctx context.Context) error {
 	return errors.Join(a.artifacts.takeBack(ctx, keys), a.artifacts.prune(revisions))
 }
 
-// named lists the objects and the revisions of all models.
+// named lists the objects of all models and jobs, and the revisions of the models.
 func (a *App) named() (keys, revisions map[string]bool, err error) {
 	keys, revisions = map[string]bool{}, map[string]bool{}
 	err = a.db.View(func(tx *store.Tx) error {
@@ -70,7 +70,7 @@ func (a *App) named() (keys, revisions map[string]bool, err error) {
 				}
 			}
 			if page.After = next; next == "" {
-				return nil
+				return namedByJobs(tx, keys)
 			}
 		}
 	})

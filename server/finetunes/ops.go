@@ -15,7 +15,7 @@ import (
 // Ops are the operations of this slice.
 func (s *Service) Ops() []rest.Op {
 	const tag = "fine-tuning"
-	return []rest.Op{
+	return append(s.downloadOps(),
 		rest.Post("/fine-tunes", tag, rest.ProjectEditor, s.Create),
 		rest.Get("/fine-tunes", tag, rest.AnyKey, s.List),
 		rest.Post("/fine-tunes/estimate-price", tag, rest.AnyKey, s.EstimatePrice),
@@ -29,7 +29,7 @@ func (s *Service) Ops() []rest.Op {
 		rest.Get("/fine-tunes/:id/events", tag, rest.AnyKey, s.Events),
 		rest.Get("/fine-tunes/:id/checkpoints", tag, rest.AnyKey, s.Checkpoints),
 		rest.Get("/fine-tunes/:id/metrics", tag, rest.AnyKey, s.Metrics),
-	}
+	)
 }
 
 // maxList bounds the jobs that GET /fine-tunes lists, which has no pages.

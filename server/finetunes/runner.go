@@ -24,10 +24,10 @@ const (
 
 // Bounds of tries.
 const (
-	maxTries   = 5               // of a job whose worker goes away without a step more
-	maxBackoff = time.Minute     // between them
-	maxCrashes = 1000            // of the whole server, which are rarely the job's fault
-	busyWait   = 5 * time.Second // until a busy machine is asked again
+	maxTries   = 5                // of a job whose worker goes away without a step more
+	maxBackoff = time.Minute      // between them
+	maxCrashes = 1000             // of the whole server, which are rarely the job's fault
+	busyWait   = 10 * time.Second // until a busy machine is asked again
 )
 
 // Kinds are the jobs of this slice, for the runner.
@@ -100,6 +100,9 @@ func (s *Service) takeUp(ctx context.Context, id resource.FineTuneID) (f *resour
 			f = nil
 			return err
 		case resource.FineTuneRunning, resource.FineTuneCompressing, resource.FineTuneUploading:
+			if f.Progress.QueuedBecause != "" {
+				return nil // it was put back, and did not die
+			}
 			f, err = s.restarted(tx, f, "The server was restarted", now)
 			return err
 		}
@@ -142,9 +145,7 @@ func (r *run) untilDone(ctx context.Context) error {
 			if err := r.wait(ctx, busy.Reason); err != nil {
 				return err
 			}
-			if err := pause(ctx, min(busyWait, 5*r.s.Backoff)); err != nil {
-				return err
-			}
+			return jobs.Later(busyWait, err)
 		case errors.Is(err, engine.ErrUnavailable):
 			again, failed := r.retry(ctx, err)
 			if failed != nil || !again {
@@ -257,11 +258,7 @@ func explain(err error) (problem string, fatal bool) {
 	var own *problemError
 	switch {
 	case errors.As(err, &data):
-		where := data.File + " file"
-		if data.Line > 0 {
-			where = fmt.Sprintf("%s, line %d", where, data.Line)
-		}
-		return fmt.Sprintf("The %s cannot be trained on: %s", where, data.Message), true
+		return fmt.Sprintf("The %s file cannot be trained on: %s", data.File, data.Message), true
 	case errors.As(err, &refused):
 		return fmt.Sprintf("%s: %s", refused.Param, refused.Message), true
 	case errors.Is(err, engine.ErrNoMemory):
@@ -294,13 +291,10 @@ func (e *problemError) Unwrap() error { return e.cause }
 // dataProblem turns the engine's words about a dataset into those of a request.
 func dataProblem(err error, param string) error {
 	var data *engine.DataError
-	if !errors.As(err, &data) {
-		return err
+	if errors.As(err, &data) {
+		return api.Invalid(param, "%s: %s", param, data.Message)
 	}
-	if data.Line > 0 {
-		return api.Invalid(param, "line %d: %s", data.Line, data.Message)
-	}
-	return api.Invalid(param, "%s", data.Message)
+	return err
 }
 
 // giveUp is the end of a job that failed for reasons of the server's own.

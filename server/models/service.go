@@ -138,6 +138,9 @@ func (s *Service) Replace(ctx context.Context, m *resource.Model) error {
 	return nil
 }
 
+// Changed is called after others wrote or deleted models.
+func (s *Service) Changed() { s.cache.forget() }
+
 // project is the project of the caller.
 func project(ctx context.Context) resource.ProjectID {
 	return resource.ProjectID(rest.Caller(ctx).ProjectID)
