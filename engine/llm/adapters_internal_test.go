@@ -56,7 +56,7 @@ func TestAdapterTable(t *testing.T) {
 		all = append(all, known{&engine.Adapter{Key: fmt.Sprint(i), Dir: dir}, read})
 	}
 	running := []*place{nil, nil, nil}
-	for step := range 250 {
+	for step := range 150 {
 		k := all[rng.IntN(len(all))]
 		row := rng.IntN(rows)
 		running[row] = nil

@@ -200,11 +200,11 @@ func TestAdaptersMixed(t *testing.T) {
 				adapters = append(adapters, newAdapter(t, base, uint64(100+i), 1+i*5%23, i%2 == 0))
 			}
 			request := func(i int) *engine.GenerateRequest {
-				r := with(greedy(strings.Repeat("One day a girl found a box. ", 1+i%4), 8+i%9), adapters[i%len(adapters)])
+				r := with(greedy(strings.Repeat("One day a girl found a box. ", 1+i%4), 5+i%7), adapters[i%len(adapters)])
 				r.N = 1 + i%7/6 // some share a prompt
 				return r
 			}
-			solo, together := make([]string, 2*len(adapters)), make([]string, 2*len(adapters))
+			solo, together := make([]string, len(adapters)), make([]string, len(adapters))
 			for i := range solo {
 				solo[i] = say(t, m, request(i))
 			}
