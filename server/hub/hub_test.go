@@ -245,7 +245,7 @@ func TestPush(t *testing.T) {
 			if len(s.verified) != tt.verified || done != 101_000 || total != 101_000 {
 				t.Errorf("verified %d, progress ended with %d of %d", len(s.verified), done, total)
 			}
-			if s.created != nil && (s.created["private"] != true || s.created["name"] != "model" || s.created["organization"] != "owner") {
+			if s.created != nil && (s.created["private"] != true || s.created["visibility"] != "private" || s.created["name"] != "model" || s.created["organization"] != "owner") {
 				t.Errorf("created %v", s.created)
 			}
 		})

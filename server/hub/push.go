@@ -97,7 +97,8 @@ func (c *Client) create(ctx context.Context, repo, token string) (string, error)
 			return repo, fmt.Errorf("the hub did not name the owner of the token: %w", err)
 		}
 	}
-	in := map[string]any{"type": "model", "name": name, "organization": owner, "private": true}
+	// Hubs of different age know one of the two names.
+	in := map[string]any{"type": "model", "name": name, "organization": owner, "private": true, "visibility": "private"}
 	err := c.call(ctx, http.MethodPost, c.base+"/api/repos/create", token, in, nil)
 	if s, found := errors.AsType[*statusError](err); found && s.status == http.StatusConflict {
 		err = nil // it exists
