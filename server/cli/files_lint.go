@@ -128,7 +128,7 @@ func (o *checkFlags) printEpoch(out io.Writer, c *data.Counts, most int) {
 		if p.o.Packing && e.Rows == c.Samples {
 			continue
 		}
-		fmt.Fprintf(out, "%s: %d steps with batches of %d, %d tokens\n", p.name, e.Batches, o.batch, e.Tokens)
+		fmt.Fprintf(out, "steps of one %s: %d with batches of %d, %d tokens\n", p.name, e.Batches, o.batch, e.Tokens)
 	}
 }
 
