@@ -67,7 +67,7 @@ func (j *job) run(ctx context.Context) (*engine.TrainResult, error) {
 	if err := selftest.Run(ctx, j.rt); err != nil {
 		return nil, err
 	}
-	if err := j.open(ctx); err != nil {
+	if err := j.open(); err != nil {
 		return nil, err
 	}
 	if err := j.tokenize(ctx); err != nil {
@@ -109,7 +109,7 @@ func (j *job) path(parts ...string) string {
 }
 
 // open looks at the model and at what an earlier process left.
-func (j *job) open(ctx context.Context) error {
+func (j *job) open() error {
 	f, err := family.Open(os.DirFS(j.spec.ModelDir))
 	if err != nil {
 		return err

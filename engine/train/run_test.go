@@ -94,7 +94,7 @@ func storiesSpec(t testing.TB) *engine.TrainSpec {
 	return &engine.TrainSpec{
 		Job: "test", ModelName: "stories260K", ModelDir: shared(t, "models/stories260K"), WorkDir: filepath.Join(t.TempDir(), "work"),
 		SFT: &engine.SFT{TrainOnInputs: "auto"}, LoRA: &engine.LoRA{Rank: 8, Alpha: 16},
-		Epochs: 1, Checkpoints: 1, LearningRate: 5e-3, Schedule: engine.Schedule{Type: scheduleLinear}, MaxGradNorm: 1, Seed: 42,
+		Epochs: 1, Checkpoints: 1, LearningRate: 5e-3, Schedule: engine.Schedule{Type: scheduleLinear}, MaxGradNorm: 1, Seed: 42, Threads: 1,
 	}
 }
 
@@ -139,23 +139,22 @@ func mustTrain(t testing.TB, rt compute.Runtime, spec *engine.TrainSpec) *report
 	return r
 }
 
-// TestLearnsFromPlays fine-tunes a model of stories on plays: adapter and all
-// weights, as a whole and packed.
+// TestLearnsFromPlays fine-tunes a model of stories on plays: an adapter on
+// packed rows, and all weights.
 func TestLearnsFromPlays(t *testing.T) {
 	rt := orttest.Open(t)
 	train, eval := dataset(t, plays(t, 0, 64)...), dataset(t, plays(t, 1000, 16)...)
+	before := storiesSpec(t)
+	before.TrainFile, before.EvalFile, before.Evals, before.LearningRate = dataset(t, plays(t, 0, 1)...), &eval, 1, 1e-12
+	base := mustTrain(t, rt, before).metric(engine.TrainEval, "eval/perplexity")[0]
 	for name, change := range map[string]func(*engine.TrainSpec){
-		"adapter": func(*engine.TrainSpec) {},
-		"packed":  func(s *engine.TrainSpec) { s.Packing, s.MaxSeqLength = true, 256 },
+		"adapter": func(s *engine.TrainSpec) { s.Packing, s.MaxSeqLength = true, 256 },
 		"full":    func(s *engine.TrainSpec) { s.LoRA, s.LearningRate = nil, 3e-3 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := storiesSpec(t)
 			spec.TrainFile, spec.EvalFile = train, &eval
 			change(spec)
-			before := *spec
-			before.WorkDir, before.Evals, before.LearningRate, before.BatchSize = filepath.Join(t.TempDir(), "before"), 1, 1e-12, 64
-			base := mustTrain(t, rt, &before).metric(engine.TrainEval, "eval/perplexity")[0]
 			spec.Evals = 2
 			r := mustTrain(t, rt, spec)
 			p := r.metric(engine.TrainEval, "eval/perplexity")
@@ -183,7 +182,7 @@ func TestOverfittingStops(t *testing.T) {
 	spec := storiesSpec(t)
 	eval := dataset(t, plays(t, 1000, 6)...)
 	spec.TrainFile, spec.EvalFile = dataset(t, plays(t, 0, 2)...), &eval
-	spec.Epochs, spec.Evals, spec.BatchSize, spec.LearningRate = 40, 20, 2, 1e-2
+	spec.Epochs, spec.Evals, spec.BatchSize, spec.LearningRate = 40, 20, 2, 1e-3
 	spec.EarlyStopping = &engine.EarlyStopping{Patience: 2, WarmupEvals: 1}
 	r := mustTrain(t, rt, spec)
 	losses := r.metric(engine.TrainEval, "eval/loss")
@@ -215,10 +214,10 @@ func TestAccumulation(t *testing.T) {
 	lines[0].Text, lines[1].Text = lines[0].Text[:40], lines[1].Text[:90]
 	train := dataset(t, lines...)
 	var results []*report
-	for _, split := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
+	for _, split := range [][2]int{{4, 1}, {2, 2}} {
 		spec := storiesSpec(t)
 		spec.TrainFile, spec.BatchSize, spec.GradientAccumulation = train, split[0], split[1]
-		spec.Epochs, spec.LearningRate = 3, 1e-3
+		spec.Epochs, spec.LearningRate = 2, 1e-3
 		results = append(results, mustTrain(t, rt, spec))
 	}
 	for _, name := range []string{"train/loss", "train/grad_norm"} {
@@ -226,7 +225,7 @@ func TestAccumulation(t *testing.T) {
 		for _, r := range results[1:] {
 			got := r.metric(engine.TrainStep, name)
 			for i := range want {
-				if len(got) != 3 || math.Abs(got[i]-want[i]) > 1e-5*want[i] {
+				if len(got) != 2 || math.Abs(got[i]-want[i]) > 1e-5*want[i] {
 					t.Fatalf("%s %.8g, want %.8g", name, got, want)
 				}
 			}
@@ -283,7 +282,7 @@ func tinySpec(t testing.TB) *engine.TrainSpec {
 	return &engine.TrainSpec{
 		Job: "test", ModelName: "tiny", ModelDir: dir, WorkDir: filepath.Join(t.TempDir(), "work"),
 		SFT: &engine.SFT{TrainOnInputs: "auto"}, LoRA: &engine.LoRA{Rank: 2, Alpha: 4},
-		Epochs: 2, Checkpoints: 2, BatchSize: 2, LearningRate: 1e-2, Schedule: engine.Schedule{Type: scheduleCosine, NumCycles: 0.5}, MaxGradNorm: 1, Seed: 42,
+		Epochs: 2, Checkpoints: 2, BatchSize: 2, LearningRate: 1e-2, Schedule: engine.Schedule{Type: scheduleCosine, NumCycles: 0.5}, MaxGradNorm: 1, Seed: 42, Threads: 1,
 	}
 }
 
@@ -316,8 +315,8 @@ func TestInterruptedJobsEndTheSame(t *testing.T) {
 			random := rand.New(rand.NewPCG(7, uint64(len(name))))
 			spec := *base
 			spec.WorkDir = filepath.Join(t.TempDir(), "work")
-			for range 6 {
-				left := 1 + random.IntN(6)
+			for range 3 {
+				left := 1 + random.IntN(8)
 				_, err := run(t.Context(), rt, &spec, func(*engine.TrainEvent) error {
 					if left--; left < 0 {
 						return errCrash
