@@ -51,7 +51,7 @@ func TestCheckFiles(t *testing.T) {
 		{"inputs", good + " --model athanor/demo-3m --show 1 --train-on-inputs", []string{"<|im_start|>⟦user\nnumber 0<|im_end|>"}, ""},
 		{"preference", pairs + " --model athanor/demo-3m", []string{"chosen 1: ", "⟦b<|im_end|>⟧", "rejected 2: ", "⟦c<|im_end|>⟧"}, ""},
 		{"model and validation", good + " --validation " + other + " --model athanor/demo-3m --show 0", []string{"b.jsonl for athanor/demo-3m\nsamples             4"}, ""},
-		{"all prompt", good + " --model athanor/demo-3m --max-seq-length 4", nil, "no token of this sample carries loss"},
+		{"all prompt", good + " --model athanor/demo-3m --max-seq-length 4", []string{"left out         22 more samples", "samples          0"}, "leaves nothing to train on"},
 		{"unknown model", good + " --model nobody", nil, "model: nobody is neither a directory nor athanor/demo-3m"},
 		{"no model", good + " --show 3", nil, "show: needs --model"},
 		{"no model for the length", good + " --max-seq-length 30", nil, "max-seq-length: needs --model"},

@@ -51,6 +51,9 @@ func (o *checkFlags) lint(cmd *cobra.Command, training, validation *checked) err
 		}
 		fmt.Fprintf(out, "\n%s for %s\n", c.name, o.model)
 		printCounts(out, counts, opt.MaxSeqLength)
+		if counts.Samples == 0 {
+			return fmt.Errorf("%s leaves nothing to train on: its samples have the weight 0 or are cut before their answers", c.name)
+		}
 		if c == training {
 			o.printEpoch(out, counts, opt.MaxSeqLength)
 		}
@@ -76,7 +79,10 @@ func printCounts(out io.Writer, c *data.Counts, most int) {
 	fmt.Fprintf(w, "samples\t%d\n", c.Samples)
 	fmt.Fprintf(w, "tokens\t%d, of which %d are learnt (%s)\n", c.Tokens, c.Trained, percent(c.Trained, c.Tokens))
 	if most > 0 {
-		fmt.Fprintf(w, "cut at %d tokens\t%d samples (%s)\n", most, c.Truncated, percent(c.Truncated, c.Samples))
+		fmt.Fprintf(w, "cut at %d tokens\t%d samples (%s)\n", most, c.Truncated, percent(c.Truncated, c.Samples+c.LeftOut))
+	}
+	if c.LeftOut > 0 {
+		fmt.Fprintf(w, "left out\t%d more samples: what they teach lies behind the cut\n", c.LeftOut)
 	}
 	fmt.Fprintf(w, "length\tmin %d, p50 %d, p90 %d, p99 %d, max %d\n",
 		c.Percentile(0), c.Percentile(0.5), c.Percentile(0.9), c.Percentile(0.99), c.Percentile(1))

@@ -14,6 +14,7 @@ type Counts struct {
 	Tokens    int64 // after truncation
 	Trained   int64 // tokens that carry loss
 	Truncated int64 // samples that were cut
+	LeftOut   int64 // of them, those with nothing to learn before the cut
 	limit     int
 	lengths   map[int]int64 // sequences by their length before truncation
 }
@@ -37,11 +38,15 @@ func Count(ctx context.Context, e *Encoder, src Source, name string, progress fu
 
 func (c *Counts) add(e *Encoded) {
 	c.Format = e.Format
-	if len(e.Samples) > 0 {
-		c.Samples++
-	}
 	if e.Truncated {
 		c.Truncated++
+	}
+	if e.LeftOut {
+		c.LeftOut++
+		return
+	}
+	if len(e.Samples) > 0 {
+		c.Samples++
 	}
 	for i := range e.Samples {
 		c.Tokens += int64(len(e.Samples[i].Tokens))

@@ -90,6 +90,9 @@ type Encoded struct {
 	Samples   []Sample
 	Lengths   []int // of the samples, before they were cut
 	Truncated bool  // cut at MaxSeqLength
+	// LeftOut says that nothing which carries loss lies before the cut, in the one
+	// sample or in one of a pair: there is nothing to train on.
+	LeftOut bool
 }
 
 // Line encodes one line of a JSONL file. Errors say in words for the user what is
@@ -172,7 +175,7 @@ func (e *Encoder) finish(out *Encoded, weight float64) error {
 		case whole == 0:
 			return errors.New("no token of this sample carries loss")
 		case s.trained() == 0:
-			return fmt.Errorf("no token of this sample carries loss: its first %d tokens, which is max_seq_length, are all prompt", len(s.Tokens))
+			out.LeftOut = true
 		}
 		for j := range s.Weights {
 			s.Weights[j] = float32(float64(s.Weights[j]) * weight)

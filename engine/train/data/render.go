@@ -56,7 +56,7 @@ func (r *rendering) dataAt(n int) int {
 
 // maxWork bounds the bytes rendered for one sample: a conversation is rendered up
 // to each of its answers, which grows with the square of their number.
-const maxWork = 1 << 30
+const maxWork = 256 << 20
 
 // conversation renders the beginnings of one conversation.
 type conversation struct {

@@ -37,6 +37,7 @@ type meta struct {
 	Trained    int64   `json:"trained"`
 	Runs       int64   `json:"runs"`
 	Truncated  int64   `json:"truncated"`
+	LeftOut    int64   `json:"left_out"`
 	Lines      int64   `json:"lines"`
 	WeightSum  float64 `json:"weight_sum"`
 	Longest    int     `json:"longest"`
@@ -60,6 +61,10 @@ func (s *Set) Trained() int64 { return s.meta.Trained }
 
 // Truncated counts the samples that were cut at MaxSeqLength.
 func (s *Set) Truncated() int64 { return s.meta.Truncated }
+
+// LeftOut counts the samples, among the truncated ones, that are not in the set
+// because nothing that carries loss lies before the cut.
+func (s *Set) LeftOut() int64 { return s.meta.LeftOut }
 
 // Preference reports whether the set holds pairs: sequence 2i is the chosen one
 // and 2i+1 the rejected one, which begin with the same prompt.

@@ -224,7 +224,7 @@ func TestBadSamples(t *testing.T) {
 		{"no template", "none", chat(user, answer), data.EncodeOptions{}, 1, "Line 1: the model has no chat template"},
 		{"the template refuses", "gemma", chat(`{"role":"system","content":"s"}`, user, answer), data.EncodeOptions{}, 1, "Line 1: the model's chat template fails on the first 3 messages: System role not supported"},
 		{"nothing to learn", "chatml", chat(user, strings.Replace(answer, "}", `,"weight":0}`, 1)), data.EncodeOptions{}, 1, "Line 1: no token of this sample carries loss"},
-		{"all prompt", "chatml", good[:0] + long, data.EncodeOptions{MaxSeqLength: 50}, 1, "Line 1: no token of this sample carries loss: its first 50 tokens, which is max_seq_length, are all prompt"},
+		{"all prompt", "chatml", long, data.EncodeOptions{MaxSeqLength: 50}, 0, "nothing is left to train on: in all samples the first 50 tokens, which is max_seq_length, are prompt"},
 		{"all weights 0", "none", `{"text":"a","weight":0}`, data.EncodeOptions{}, 0, "all samples have the weight 0"},
 		{"negative weight", "none", `{"text":"a","weight":-1}`, data.EncodeOptions{}, 1, "Line 1: `weight` must be between"},
 		{"unknown role", "chatml", chat(`{"role":"bot","content":"s"}`, answer), data.EncodeOptions{}, 1, "Line 1: `messages[0]`: the role \"bot\" is not known"},
@@ -291,5 +291,23 @@ func TestCancel(t *testing.T) {
 	cancel(stop)
 	if _, err := data.Tokenize(ctx, s, filepath.Join(t.TempDir(), "set"), nil); !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestLeftOut: a sample whose answer lies behind the cut is left out and counted.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	long := `{"messages":[{"role":"user","content":"` + strings.Repeat("a ", 100) + `"},` + answer + `]}`
+	s := spec(t, chat(again, answer)+"\n"+long+"\n"+chat(again, last), "jsonl")
+	s.MaxSeqLength = 30
+	set := mustTokenize(t, s, filepath.Join(t.TempDir(), "set"))
+	if set.Len() != 2 || set.Truncated() != 1 || set.LeftOut() != 1 {
+		t.Errorf("%d sequences, %d truncated, %d left out", set.Len(), set.Truncated(), set.LeftOut())
+	}
+	pair := spec(t, preference("a", "b")+"\n"+preference("a", strings.Repeat("b ", 100))+"\n"+strings.Replace(preference("a", "b"), "more", strings.Repeat("a ", 100), 1), "jsonl")
+	pair.MaxSeqLength, pair.Preference = 30, true
+	pairs := mustTokenize(t, pair, filepath.Join(t.TempDir(), "set"))
+	if pairs.Len() != 4 || pairs.Truncated() != 2 || pairs.LeftOut() != 1 {
+		t.Errorf("%d sequences, %d truncated, %d left out", pairs.Len(), pairs.Truncated(), pairs.LeftOut())
 	}
 }

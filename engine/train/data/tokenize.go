@@ -31,7 +31,7 @@ func (s *Spec) options() EncodeOptions {
 }
 
 // layoutVersion changes with the files of a set and with the way masks are made.
-const layoutVersion = 1
+const layoutVersion = 2
 
 // key is what a set is made of: equal keys give equal sets.
 func (s *Spec) key(m *textModel) (string, error) {
@@ -92,9 +92,17 @@ func tokenizeInto(ctx context.Context, e *Encoder, spec *Spec, key, dir string, 
 	w.m.Key, w.m.Preference = key, spec.Preference
 	err = scanFile(ctx, e, spec.File, spec.Name, progress, w.add)
 	if err == nil && w.m.Sequences == 0 {
-		err = &engine.DataError{File: spec.Name, Message: "all samples have the weight 0: there is nothing to train on"}
+		err = &engine.DataError{File: spec.Name, Message: nothing(w.m.LeftOut, spec.MaxSeqLength)}
 	}
 	return errors.Join(err, w.close(err == nil))
+}
+
+// nothing says why a dataset has no sample to train on.
+func nothing(leftOut int64, most int) string {
+	if leftOut > 0 {
+		return fmt.Sprintf("nothing is left to train on: in all samples the first %d tokens, which is max_seq_length, are prompt", most)
+	}
+	return "all samples have the weight 0: there is nothing to train on"
 }
 
 // setWriter writes the files of a set.
@@ -133,6 +141,10 @@ func (w *setWriter) add(line int64, e *Encoded) error {
 	w.m.Lines, w.m.Format = line, e.Format
 	if e.Truncated {
 		w.m.Truncated++
+	}
+	if e.LeftOut {
+		w.m.LeftOut++
+		return nil
 	}
 	for i := range e.Samples {
 		if w.m.Sequences == math.MaxInt32 {
