@@ -25,6 +25,7 @@ type client struct {
 	http  *http.Client
 	close func() error
 	every time.Duration // between questions about a job, 0 = a second
+	alone bool          // there is no server: jobs run only as long as this command
 }
 
 // connect finds the running server of the data directory, or opens the data
@@ -49,7 +50,9 @@ func connect(cmd *cobra.Command, c config.Config) (*client, error) {
 	if key := a.FirstKey(); key != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "This is the admin key of the new appliance. It is shown once:\n%s\n", key)
 	}
-	return newClient(c, func() error { stop(); return a.Close() }), nil
+	cl := newClient(c, func() error { stop(); return a.Close() })
+	cl.alone = true
+	return cl, nil
 }
 
 func newClient(c config.Config, closer func() error) *client {

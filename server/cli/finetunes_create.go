@@ -118,6 +118,10 @@ func (c *client) create(cmd *cobra.Command, n *newJob) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "created %s: the result will be called %s\n", j.ID, j.ModelOutputName)
+	if !n.wait && c.alone {
+		fmt.Fprintf(cmd.OutOrStdout(), "no server is running: it trains while athanor serve or athanor fine-tunes watch %s runs\n", j.ID)
+		return nil
+	}
 	if !n.wait {
 		fmt.Fprintf(cmd.OutOrStdout(), "watch it with: athanor fine-tunes watch %s\n", j.ID)
 		return nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -154,7 +155,12 @@ func TestWatchEnds(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", tt.status, err, tt.want)
 		}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	a := &appliance{t: t}
+	if err := a.client().watch(ctx, io.Discard, "ft-1"); err == nil || !strings.Contains(err.Error(), "stopped watching, not the job") {
+		t.Errorf("interrupted: got %v", err)
+	}
 	if err := a.client().watch(t.Context(), io.Discard, "ft-2"); err == nil || !strings.Contains(err.Error(), "no /v1/fine-tunes/ft-2") {
 		t.Errorf("an unknown job: got %v", err)
 	}
@@ -174,7 +180,7 @@ func TestWatchPicture(t *testing.T) {
 		t.Errorf("%d pictures of %d answers", len(pictures), a.asked)
 	}
 	last := pictures[len(pictures)-1]
-	for _, want := range []string{"ft-1  completed  base -> out", "[##############################] 40 of 40 steps, about 1m15s left", "training loss", "┤", "eval 30  loss 1  (best)", "careful"} {
+	for _, want := range []string{"ft-1  completed\nbase -> out\n", "[##############################] 40 of 40 steps, about 1m15s left", "training loss", "┤", "eval 30  loss 1  (best)", "careful"} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the last picture lacks %q:\n%s", want, last)
 		}

@@ -49,24 +49,32 @@ type watching struct {
 // run returns nil for a job that completed and an error that says why for another.
 func (w *watching) run(ctx context.Context) error {
 	for {
-		j, err := w.client.job(ctx, w.id)
+		j, err := w.look(ctx)
+		if err == nil && finished(j.Status) {
+			return w.outcome(j)
+		}
+		if err == nil {
+			err = pause(ctx, w.client.poll())
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("stopped watching, not the job: athanor fine-tunes watch %s goes on, cancel %s ends it", w.id, w.id)
+		}
 		if err != nil {
 			return err
 		}
-		show := w.print
-		if w.terminal {
-			show = w.draw
-		}
-		if err := show(ctx, j); err != nil {
-			return err
-		}
-		if finished(j.Status) {
-			return w.outcome(j)
-		}
-		if err := pause(ctx, w.client.poll()); err != nil {
-			return err
-		}
 	}
+}
+
+// look shows how the job is now.
+func (w *watching) look(ctx context.Context) (*api.FineTune, error) {
+	j, err := w.client.job(ctx, w.id)
+	if err != nil {
+		return nil, err
+	}
+	if w.terminal {
+		return j, w.draw(ctx, j)
+	}
+	return j, w.print(ctx, j)
 }
 
 // outcome says how the job ended.
@@ -111,7 +119,7 @@ func (w *watching) print(ctx context.Context, j *api.FineTune) error {
 			w.step = step
 			if total > 0 && step*10/total > w.tenth {
 				w.tenth = step * 10 / total
-				fmt.Fprintf(w.out, "%3d%%  %s\n", w.tenth*10, metricsLine(row))
+				fmt.Fprintf(w.out, "%3d%%  %s\n", step*100/total, metricsLine(row))
 			}
 		}
 	}
@@ -143,7 +151,7 @@ func (w *watching) draw(ctx context.Context, j *api.FineTune) error {
 
 // picture is a job in lines of at most screenWidth characters.
 func picture(j *api.FineTune, rows []map[string]float64, events []api.FineTuneEvent) (lines []string) {
-	lines = append(lines, fmt.Sprintf("%s  %s  %s -> %s", j.ID, j.Status, j.Model, j.ModelOutputName), progressLine(j), "")
+	lines = append(lines, j.ID+"  "+j.Status, j.Model+" -> "+j.ModelOutputName, progressLine(j), "")
 	losses, evals := split(rows)
 	if len(losses) > 1 {
 		chart := asciigraph.Plot(losses, asciigraph.Height(chartHeight), asciigraph.Width(screenWidth-12), asciigraph.Precision(3),
@@ -168,7 +176,11 @@ func picture(j *api.FineTune, rows []map[string]float64, events []api.FineTuneEv
 		lines = append(lines, "")
 	}
 	for _, e := range events[max(0, len(events)-lastEvents):] {
-		lines = append(lines, eventLine(e))
+		at := e.CreatedAt
+		if t, err := time.Parse(time.RFC3339, at); err == nil {
+			at = t.Local().Format(time.TimeOnly)
+		}
+		lines = append(lines, at+"  "+printable(e.Message))
 	}
 	for i, line := range lines {
 		lines[i] = cut(line, screenWidth)
