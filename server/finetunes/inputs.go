@@ -243,7 +243,7 @@ func (r *run) archive(ctx context.Context, dir string) error {
 		f.Tokenized = &resource.FineTuneArchive{ObjectKey: info.Key, Size: info.Size, SHA256: info.SHA256, CreatedAt: now}
 		return note(tx, f, eventTokenizedUploaded, &resource.FineTuneEvent{
 			Type: eventTokenizedUploaded, TokenizedPath: info.Key,
-			Message: "The tokenized dataset is stored; athanor fine-tunes download-tokenized-dataset " + string(f.ID) + " fetches it",
+			Message: "The tokenized dataset is stored; athanor fine-tunes download " + string(f.ID) + " --tokenized fetches it",
 		}, now)
 	})
 }
