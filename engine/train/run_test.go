@@ -169,6 +169,12 @@ func TestLearnsFromPlays(t *testing.T) {
 			if !exists(filepath.Join(r.result.ModelDir, "config.json")) || (spec.LoRA != nil) != exists(filepath.Join(r.result.AdapterDir, "adapter_model.safetensors")) {
 				t.Errorf("results %+v", r.result)
 			}
+			// What was written has the loss that was measured.
+			again := *before
+			again.ModelDir, again.WorkDir = r.result.ModelDir, filepath.Join(t.TempDir(), "again")
+			if got := mustTrain(t, rt, &again).metric(engine.TrainEval, "eval/loss")[0]; math.Abs(got-loss[1]) > 1e-5 {
+				t.Errorf("the written model has the loss %g, want %g", got, loss[1])
+			}
 			if spec.LoRA != nil && (r.result.Export == nil || r.result.Export.Warning != "" || r.result.Export.Positions == 0) {
 				t.Errorf("export %+v", r.result.Export)
 			}
