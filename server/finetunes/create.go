@@ -144,7 +144,7 @@ func dataset(tx *store.Tx, f *resource.FineTune, param, id string) (*resource.Fi
 }
 
 // formatPreference is the format of pairs of answers, as reports of files name it.
-const formatPreference = "preference"
+const formatPreference = "preference_openai"
 
 // matches holds the format of a dataset against the method of training.
 func matches(f *resource.FineTune, param string, file *resource.File) error {

@@ -81,7 +81,6 @@ func (r *run) enter(ctx context.Context, next resource.FineTuneStatus, typ, mess
 				return err
 			}
 		}
-		f.Progress.QueuedBecause = ""
 		return note(tx, f, typ, &resource.FineTuneEvent{Type: typ, Message: message}, now)
 	})
 }
@@ -193,7 +192,7 @@ func (r *run) planned(ctx context.Context, p *engine.TrainPlan) error {
 		q := &f.Progress
 		q.TotalSteps, q.Parameters, q.Trainable, q.BatchSize, q.EvalEvery = p.Steps, p.Parameters, p.Trainable, p.BatchSize, p.EvalEvery
 		q.Tokens = p.TrainTokens * int64(f.Params.Epochs)
-		q.MemoryBytes, q.TruncatedSamples = p.MemoryBytes, p.Truncated
+		q.MemoryBytes, q.TruncatedSamples, q.QueuedBecause = p.MemoryBytes, p.Truncated, ""
 		return nil
 	})
 	if err == nil && p.Truncated > 0 {
