@@ -179,15 +179,29 @@ type reference struct {
 	Out     string         `json:"out"`
 }
 
-func writeFloats(t testing.TB, path string, values []float32) {
+func readFile(t testing.TB, path string) []byte {
 	t.Helper()
-	raw, err := binary.Append(nil, binary.LittleEndian, values)
-	if err == nil {
-		err = os.WriteFile(path, raw, 0o600)
-	}
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return raw
+}
+
+func writeFile(t testing.TB, path string, raw []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFloats(t testing.TB, path string, values []float32) {
+	t.Helper()
+	raw, err := binary.Append(nil, binary.LittleEndian, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, raw)
 }
 
 // python runs the reference over cases, or skips where there is no torch.
@@ -202,9 +216,7 @@ func python(t *testing.T, cases []reference) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "cases.json")
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, raw)
 	out, err := exec.Command(interpreter, "../../../scripts/trainbench/reference.py", "grads", file).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -214,14 +226,7 @@ func python(t *testing.T, cases []reference) {
 // read gives the tensors that the reference wrote.
 func (r reference) read(t *testing.T) map[string][]float64 {
 	t.Helper()
-	raw, err := os.ReadFile(r.Out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(r.Out + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw, text := readFile(t, r.Out), readFile(t, r.Out+".json")
 	var index map[string][2]int
 	if err := json.Unmarshal(text, &index); err != nil {
 		t.Fatal(err)
