@@ -22,7 +22,11 @@ func TestClients(t *testing.T) {
 		t.Skipf("no clients, scripts/test installs them: %v", err)
 	}
 	p := openReal(t)
-	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=tap", "sdk.test.mjs", "files.test.mjs")
+	args := []string{"--test", "--test-reporter=tap", "sdk.test.mjs", "files.test.mjs"}
+	if !testing.Short() {
+		args = append(args, "finetunes.test.mjs") // trains
+	}
+	cmd := exec.CommandContext(t.Context(), node, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "ATHANOR_BASE="+p.Base+"/v1", "ATHANOR_KEY="+p.Key, "ATHANOR_MODEL="+app.DemoModel)
 	out, err := cmd.CombinedOutput()
