@@ -160,12 +160,15 @@ func (r *FineTuneRequest) validateMethod() error {
 	}
 	switch m.Method {
 	case MethodSFT:
-		for name, given := range map[string]bool{
-			"dpo_beta": m.DPOBeta != nil, "rpo_alpha": m.RPOAlpha != nil, "simpo_gamma": m.SimPOGamma != nil,
-			"dpo_normalize_logratios_by_length": m.NormalizeByLength != nil, "dpo_reference_free": m.ReferenceFree != nil,
+		for _, f := range []struct {
+			name  string
+			given bool
+		}{
+			{"dpo_beta", m.DPOBeta != nil}, {"rpo_alpha", m.RPOAlpha != nil}, {"simpo_gamma", m.SimPOGamma != nil},
+			{"dpo_normalize_logratios_by_length", m.NormalizeByLength != nil}, {"dpo_reference_free", m.ReferenceFree != nil},
 		} {
-			if given {
-				return Invalid("training_method."+name, "%s is only for the method dpo", name)
+			if f.given {
+				return Invalid("training_method."+f.name, "%s is only for the method dpo", f.name)
 			}
 		}
 		if r.TrainOnInputs != nil && m.TrainOnInputs != nil && *r.TrainOnInputs != *m.TrainOnInputs {
@@ -188,11 +191,14 @@ func (r *FineTuneRequest) validateDPO(m *TrainingMethod) error {
 	if m.DPOBeta != nil && *m.DPOBeta == 0 {
 		return Invalid("training_method.dpo_beta", "dpo_beta must be above 0")
 	}
-	for name, v := range map[string]*float64{"dpo_beta": m.DPOBeta, "rpo_alpha": m.RPOAlpha, "simpo_gamma": m.SimPOGamma} {
-		if v == nil {
+	for _, f := range []struct {
+		name  string
+		value *float64
+	}{{"dpo_beta", m.DPOBeta}, {"rpo_alpha", m.RPOAlpha}, {"simpo_gamma", m.SimPOGamma}} {
+		if f.value == nil {
 			continue
 		}
-		if err := between("training_method."+name, *v, 0, 1e6); err != nil {
+		if err := between("training_method."+f.name, *f.value, 0, 1e6); err != nil {
 			return err
 		}
 	}
@@ -339,20 +345,26 @@ func (r *FineTuneRequest) validateSource() error {
 	if r.HubModelRevision != nil && r.FromHubModel == nil {
 		return Invalid("hub_model_revision", "hub_model_revision needs from_hub_model")
 	}
-	for name, v := range map[string]*string{"from_hub_model": r.FromHubModel, "hub_output_repo_name": r.HubOutputRepoName} {
-		if v != nil && !repository(*v) {
-			return Invalid(name, "%s must be the name of a repository like owner/name, got %.200q", name, *v)
+	for _, f := range []text{{"from_hub_model", r.FromHubModel}, {"hub_output_repo_name", r.HubOutputRepoName}} {
+		if f.value != nil && !repository(*f.value) {
+			return Invalid(f.name, "%s must be the name of a repository like owner/name, got %.200q", f.name, *f.value)
 		}
 	}
-	for name, v := range map[string]*string{"hub_model_revision": r.HubModelRevision, "hub_api_token": r.HubAPIToken} {
-		if v != nil && !line(*v) {
-			return Invalid(name, "%s must be printable text of at most %d bytes without spaces", name, MaxSecret)
+	for _, f := range []text{{"hub_model_revision", r.HubModelRevision}, {"hub_api_token", r.HubAPIToken}} {
+		if f.value != nil && !line(*f.value) {
+			return Invalid(f.name, "%s must be printable text of at most %d bytes without spaces", f.name, MaxSecret)
 		}
 	}
 	if r.HubOutputRepoName != nil && r.HubAPIToken == nil {
 		return Invalid("hub_api_token", "hub_output_repo_name needs hub_api_token")
 	}
 	return nil
+}
+
+// text is a parameter that is a string.
+type text struct {
+	name  string
+	value *string
 }
 
 // repository reports whether s looks like owner/name.
@@ -391,11 +403,12 @@ func (r *FineTuneRequest) validateTracker() error {
 		}
 	}
 	const most = 128
-	for name, v := range map[string]*string{
-		"tracker_project_name": r.TrackerProjectName, "tracker_name": r.TrackerName, "tracker_entity": r.TrackerEntity,
+	for _, f := range []text{
+		{"tracker_project_name", r.TrackerProjectName}, {"tracker_name", r.TrackerName}, {"tracker_entity", r.TrackerEntity},
 	} {
+		v := f.value
 		if v != nil && (!utf8.ValidString(*v) || utf8.RuneCountInString(*v) > most || strings.ContainsAny(*v, "/\\#?%:\r\n\t\x00")) {
-			return Invalid(name, `%s must have at most %d characters and none of / \ # ? %% :`, name, most)
+			return Invalid(f.name, `%s must have at most %d characters and none of / \ # ? %% :`, f.name, most)
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 const adapterSuffix = "-adapter"
 
 // wire renders the truncated form of a job, without its events.
-func (s *Service) wire(f *resource.FineTune) (*api.FineTune, error) {
+func (s *Service) wire(f *resource.FineTune) *api.FineTune {
 	p := &f.Params
 	out := &api.FineTune{
 		ID: string(f.ID), Status: string(f.Status), CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, UserID: string(f.UserID),
@@ -52,7 +52,7 @@ func (s *Service) wire(f *resource.FineTune) (*api.FineTune, error) {
 			out.AdapterObjectID, out.AdapterObjectRevisionID = string(r.ModelID), r.Revision
 		}
 	}
-	return out, nil
+	return out
 }
 
 // given is nil for "".
@@ -110,13 +110,9 @@ func progress(f *resource.FineTune, now time.Time) api.FineTuneProgress {
 }
 
 // details adds what only a retrieval tells.
-func (s *Service) details(tx *store.Tx, f *resource.FineTune, out *api.FineTune) error {
-	events, err := readEvents(tx, f.ID)
-	if err != nil {
+func (s *Service) details(tx *store.Tx, f *resource.FineTune, out *api.FineTune) (err error) {
+	if out.Events, err = wireEvents(tx, f.ID); err != nil {
 		return err
-	}
-	for i := range events {
-		out.Events = append(out.Events, wireEvent(&events[i]))
 	}
 	d := &api.FineTuneDetails{
 		JobID: string(f.ID), TrainingFileNumLines: f.TrainFile.Lines, TrainingFileSize: f.TrainFile.Size,
@@ -183,6 +179,16 @@ func registryName(tx *store.Tx, f *resource.FineTune, id resource.ModelID, name 
 
 // modelPath names weights by their content, in events and responses.
 func modelPath(revision string) string { return "models/" + revision }
+
+// wireEvents renders the log of a job.
+func wireEvents(tx *store.Tx, id resource.FineTuneID) ([]api.FineTuneEvent, error) {
+	events, err := readEvents(tx, id)
+	out := make([]api.FineTuneEvent, len(events))
+	for i := range events {
+		out[i] = wireEvent(&events[i])
+	}
+	return out, err
+}
 
 func wireEvent(e *resource.FineTuneEvent) api.FineTuneEvent {
 	out := api.FineTuneEvent{

@@ -28,14 +28,8 @@ func (s *Service) Create(ctx context.Context, r *api.FineTuneRequest) (*api.Fine
 	if err != nil {
 		return nil, err
 	}
-	if p.HubModel != "" && s.Hub == nil {
-		return nil, api.Unsupported("from_hub_model")
-	}
-	if p.HubOutput != "" && s.Hub == nil {
-		return nil, api.Unsupported("hub_output_repo_name")
-	}
-	if r.TrackerAPIKey != nil && s.Tracker == nil {
-		return nil, api.Unsupported("tracker_api_key")
+	if err := s.reachable(p, r); err != nil {
+		return nil, err
 	}
 	now := s.Kit.Now()
 	f := &resource.FineTune{
@@ -56,7 +50,26 @@ func (s *Service) Create(ctx context.Context, r *api.FineTuneRequest) (*api.Fine
 	}
 	s.queue.Wake()
 	s.Kit.Log.Info("fine-tuning job created", "job", f.ID, "model", f.Base.Name)
-	return s.wire(f)
+	return s.answer(f)
+}
+
+// reachable refuses what needs services that this server does not use.
+func (s *Service) reachable(p *resource.FineTuneParams, r *api.FineTuneRequest) error {
+	for _, f := range []struct{ name, repo string }{{"from_hub_model", p.HubModel}, {"hub_output_repo_name", p.HubOutput}} {
+		if f.repo == "" {
+			continue
+		}
+		if s.Hub == nil {
+			return api.Unsupported(f.name)
+		}
+		if err := s.Hub.Allowed(); err != nil {
+			return api.Invalid(f.name, "%s: %s", f.name, err).WithCode("hub_not_allowed")
+		}
+	}
+	if r.TrackerAPIKey != nil && s.Tracker == nil {
+		return api.Unsupported("tracker_api_key")
+	}
+	return nil
 }
 
 // insert writes the job, its first event and its entry in the queue.
@@ -79,8 +92,11 @@ func (s *Service) insert(ctx context.Context, f *resource.FineTune, r *api.FineT
 			return err
 		}
 		message := "Fine-tuning request created"
-		if ahead > 0 {
-			message = fmt.Sprintf("Fine-tuning request created; %d jobs come before it", ahead)
+		switch {
+		case ahead == 1:
+			message += "; 1 job comes before it"
+		case ahead > 1:
+			message += fmt.Sprintf("; %d jobs come before it", ahead)
 		}
 		err = appendEvent(tx, f.ID, &resource.FineTuneEvent{Type: eventPending, Level: levelInfo, Message: message, At: f.CreatedAt})
 		if err != nil {

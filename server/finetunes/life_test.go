@@ -27,7 +27,7 @@ func TestSuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	f := w.create(twice)
-	if f.Status != "pending" || len(f.Events) != 0 {
+	if f.Status != "pending" || len(f.Events) != 1 || f.Events[0].Type != "job_pending" {
 		t.Errorf("created: %+v", f)
 	}
 	w.settle()

@@ -35,7 +35,7 @@ func (s *Service) Ops() []rest.Op {
 // maxList bounds the jobs that GET /fine-tunes lists, which has no pages.
 const maxList = 10000
 
-// List answers GET /fine-tunes, the newest job first.
+// List answers GET /fine-tunes, the newest job first and all without their events.
 func (s *Service) List(ctx context.Context, _ *rest.None) (*api.FineTuneList, error) {
 	out := &api.FineTuneList{Data: []api.FineTune{}}
 	err := s.DB.View(func(tx *store.Tx) error {
@@ -46,11 +46,7 @@ func (s *Service) List(ctx context.Context, _ *rest.None) (*api.FineTuneList, er
 				return fmt.Errorf("list fine-tuning jobs: %w", err)
 			}
 			for _, f := range list {
-				one, err := s.wire(f)
-				if err != nil {
-					return err
-				}
-				out.Data = append(out.Data, *one)
+				out.Data = append(out.Data, *s.wire(f))
 			}
 			if page.After = next; next == "" {
 				return nil
@@ -68,9 +64,7 @@ func (s *Service) Retrieve(ctx context.Context, r *api.FineTuneIDRequest) (out *
 		if err != nil {
 			return err
 		}
-		if out, err = s.wire(f); err != nil {
-			return err
-		}
+		out = s.wire(f)
 		return s.details(tx, f, out)
 	})
 	return out, err
@@ -78,16 +72,13 @@ func (s *Service) Retrieve(ctx context.Context, r *api.FineTuneIDRequest) (out *
 
 // Events answers GET /fine-tunes/{id}/events.
 func (s *Service) Events(ctx context.Context, r *api.FineTuneIDRequest) (*api.FineTuneEventList, error) {
-	out := &api.FineTuneEventList{Data: []api.FineTuneEvent{}}
+	out := &api.FineTuneEventList{}
 	err := s.DB.View(func(tx *store.Tx) error {
 		f, err := find(tx, r.ID, rest.Caller(ctx).ProjectID)
 		if err != nil {
 			return err
 		}
-		events, err := readEvents(tx, f.ID)
-		for i := range events {
-			out.Data = append(out.Data, wireEvent(&events[i]))
-		}
+		out.Data, err = wireEvents(tx, f.ID)
 		return err
 	})
 	return out, err
@@ -125,7 +116,17 @@ func (s *Service) Cancel(ctx context.Context, r *api.FineTuneIDRequest) (*api.Fi
 		return nil, err
 	}
 	s.interrupt(f.ID, removed)
-	return s.wire(f)
+	return s.answer(f)
+}
+
+// answer renders the truncated form of one job, with its events.
+func (s *Service) answer(f *resource.FineTune) (*api.FineTune, error) {
+	out := s.wire(f)
+	err := s.DB.View(func(tx *store.Tx) (err error) {
+		out.Events, err = wireEvents(tx, f.ID)
+		return err
+	})
+	return out, err
 }
 
 // requestCancel notes that a job that is not final shall end. One that waits ends

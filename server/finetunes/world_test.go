@@ -480,3 +480,12 @@ func (w *world) setModel(id string, change func(*resource.Model)) {
 		w.t.Fatal(err)
 	}
 }
+
+func (w *world) model(name string) *resource.Model {
+	w.t.Helper()
+	m, err := registry{w.db}.Resolve(project, name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
