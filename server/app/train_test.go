@@ -4,19 +4,23 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"athanor/engine"
 	"athanor/engine/host"
 	"athanor/engine/ort"
+	"athanor/server/app"
 )
 
 // trainingChildren are the processes with this parent that train: they are nicer
@@ -56,18 +60,24 @@ func killTraining(t testing.TB, parent int) int {
 	return found[0]
 }
 
+// shortConversations makes lines that are trained in no time.
+func shortConversations(lines int) string {
+	var b strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&b, `{"messages":[{"role":"user","content":"What is number %d?"},{"role":"assistant","content":"It is %d, as everybody knows."}]}`+"\n", i, i)
+	}
+	return b.String()
+}
+
 // smallJob trains the embedded model on a few conversations for some steps.
 func smallJob(t testing.TB) *engine.TrainSpec {
 	t.Helper()
-	var rows strings.Builder
-	for i := range 12 {
-		fmt.Fprintf(&rows, `{"messages":[{"role":"user","content":"What is number %d?"},{"role":"assistant","content":"It is %d, as everybody knows."}]}`+"\n", i, i)
-	}
+	rows := shortConversations(12)
 	file := filepath.Join(t.TempDir(), "train.jsonl")
-	if err := os.WriteFile(file, []byte(rows.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(rows), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(rows.String()))
+	sum := sha256.Sum256([]byte(rows))
 	return &engine.TrainSpec{
 		Job: "ft-test", ModelName: "demo", ModelDir: demoFolder(t), WorkDir: t.TempDir(),
 		TrainFile: engine.DataFile{Path: file, Type: "jsonl", SHA256: hex.EncodeToString(sum[:])},
@@ -98,6 +108,109 @@ func trainingHost(t testing.TB) *host.Host {
 		}
 	})
 	return h
+}
+
+// fineTune is what these tests read of a job.
+type fineTune struct {
+	ID, Status string
+	Events     []struct{ Type, Message string }
+}
+
+// startFineTune uploads a small dataset and creates a job of several epochs.
+func (p *process) startFineTune(t testing.TB, epochs int) string {
+	t.Helper()
+	file, ok, err := sendFile(p.Base, p.Key, "fine-tune", shortConversations(16))
+	if !ok || err != nil {
+		t.Fatalf("upload: %v", err)
+	}
+	within(t, 30*time.Second, "the file to be checked", func() bool {
+		_, body := get(t, p.Base+"/v1/files/"+file.ID, p.Key)
+		return strings.Contains(body, "COMPLETED")
+	})
+	status, body := post(t, p.Base+"/v1/fine-tunes", p.Key, fmt.Sprintf(
+		`{"training_file":%q,"model":%q,"n_epochs":%d,"batch_size":4,"packing":false,"learning_rate":0.001}`, file.ID, app.DemoModel, epochs))
+	var f fineTune
+	if err := json.Unmarshal([]byte(body), &f); status != http.StatusOK || err != nil || f.ID == "" {
+		t.Fatalf("create: %d %s", status, body)
+	}
+	return f.ID
+}
+
+func (p *process) fineTune(t testing.TB, id string) (f fineTune) {
+	t.Helper()
+	status, body := get(t, p.Base+"/v1/fine-tunes/"+id, p.Key)
+	if err := json.Unmarshal([]byte(body), &f); status != http.StatusOK || err != nil {
+		t.Fatalf("retrieve: %d %s", status, body)
+	}
+	return f
+}
+
+// trains waits until the job's process has done a step more.
+func (p *process) trains(t testing.TB, id string) (pid int) {
+	t.Helper()
+	rows := func() int {
+		_, body := get(t, p.Base+"/v1/fine-tunes/"+id+"/metrics", p.Key)
+		return strings.Count(body, `"train/loss"`)
+	}
+	before := rows()
+	within(t, 2*time.Minute, "a step of the job", func() bool {
+		<-time.After(50 * time.Millisecond) // the machine is busy enough
+		if f := p.fineTune(t, id); f.Status == "error" || f.Status == "completed" {
+			t.Fatalf("the job ended too early: %+v", f)
+		}
+		found := trainingChildren(t, p.Cmd.Process.Pid)
+		if len(found) == 1 {
+			pid = found[0]
+		}
+		return len(found) == 1 && rows() > before
+	})
+	return pid
+}
+
+// TestFineTuneIsKilled kills the process of a job, then the whole server, then
+// stops the server in good order: each time nothing lives on, and the job ends well.
+func TestFineTuneIsKilled(t *testing.T) {
+	t.Parallel()
+	p := openReal(t)
+	id := p.startFineTune(t, 20)
+	p.trains(t, id)
+	first := killTraining(t, p.Cmd.Process.Pid)
+	second := p.trains(t, id)
+	if first == second || alive(first) {
+		t.Errorf("process %d was killed, %d trains", first, second)
+	}
+	if err := p.Cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 5*time.Second, "the job's process to follow its server", func() bool { return !alive(second) })
+	<-p.done
+
+	again := func(p *process) *process {
+		next := serve(t, p.Data, nil, "--onnxruntime", library(t))
+		next.Key = p.Key
+		return next
+	}
+	p = again(p)
+	third := p.trains(t, id)
+	if code := p.stop(t); code != 0 || alive(third) {
+		t.Errorf("stopped with exit status %d, its job alive: %v", code, alive(third))
+	}
+
+	p = again(p)
+	within(t, 5*time.Minute, "the end of the job", func() bool {
+		<-time.After(100 * time.Millisecond)
+		f := p.fineTune(t, id)
+		if f.Status == "error" {
+			t.Fatalf("the job failed: %+v", f)
+		}
+		return f.Status == "completed"
+	})
+	if left := trainingChildren(t, p.Cmd.Process.Pid); len(left) != 0 {
+		t.Errorf("processes %v live on", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(p.Data, "training", "*")); len(left) != 0 {
+		t.Errorf("left of the job: %v", left)
+	}
 }
 
 // adapterHash is the content of the adapter that a job left.
