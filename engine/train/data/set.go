@@ -79,8 +79,11 @@ func (s *Set) Longest() int { return s.meta.Longest }
 // WeightSum is the sum of the weights of all tokens.
 func (s *Set) WeightSum() float64 { return s.meta.WeightSum }
 
+// errIncomplete is a set of which not all is there.
+var errIncomplete = errors.New("the tokenized dataset is not complete")
+
 // openSet opens the set in dir if it was made for key. It returns nil without an
-// error where there is none, or another.
+// error where there is none, another one, or only a part.
 func openSet(dir, key string) (*Set, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, metaFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -102,7 +105,11 @@ func openSet(dir, key string) (*Set, error) {
 		{indexFile, &s.index, int64(s.Sequences+1) * entrySize},
 	} {
 		if *f.file, err = openSized(filepath.Join(dir, f.name), f.size); err != nil {
-			return nil, errors.Join(fmt.Errorf("open the tokenized dataset: %w", err), s.Close())
+			err = errors.Join(fmt.Errorf("open the tokenized dataset: %w", err), s.Close())
+			if errors.Is(err, errIncomplete) || errors.Is(err, os.ErrNotExist) {
+				return nil, nil
+			}
+			return nil, err
 		}
 	}
 	return s, nil
@@ -115,7 +122,7 @@ func openSized(name string, size int64) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size() != size {
-		err = fmt.Errorf("%s has %d bytes, not %d", name, info.Size(), size)
+		err = fmt.Errorf("%w: %s has %d bytes, not %d", errIncomplete, name, info.Size(), size)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
