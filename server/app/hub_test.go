@@ -16,6 +16,7 @@ import (
 	"athanor/server/config"
 	"athanor/server/egress"
 	"athanor/server/finetunes"
+	"athanor/server/jobs"
 )
 
 func gate(t *testing.T, list ...string) *egress.Gate {
@@ -68,12 +69,16 @@ func TestHubFile(t *testing.T) {
 func TestTrackerSession(t *testing.T) {
 	tests := []struct {
 		name string
-		end  func(s finetunes.TrackerSession, stop func())
+		end  func(s finetunes.TrackerSession, stop context.CancelCauseFunc)
 		want string
 	}{
-		{"completed", func(s finetunes.TrackerSession, _ func()) { s.Finish(true) }, "exit 0"},
-		{"failed, and the context at once", func(s finetunes.TrackerSession, stop func()) { s.Finish(false); stop() }, "exit 1"},
-		{"stopped", func(_ finetunes.TrackerSession, stop func()) { stop() }, "open"},
+		{"completed", func(s finetunes.TrackerSession, _ context.CancelCauseFunc) { s.Finish(true) }, "exit 0"},
+		{"failed, and the context at once", func(s finetunes.TrackerSession, stop context.CancelCauseFunc) { s.Finish(false); stop(nil) }, "exit 1"},
+		{"cancelled", func(s finetunes.TrackerSession, stop context.CancelCauseFunc) {
+			stop(jobs.ErrCancelled)
+			s.Finish(false)
+		}, "exit 1"},
+		{"stopped", func(_ finetunes.TrackerSession, stop context.CancelCauseFunc) { stop(jobs.ErrStopping) }, "open"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -96,8 +101,8 @@ func TestTrackerSession(t *testing.T) {
 			}))
 			defer server.Close()
 			tr := &trackers{gate: gate(t, "127.0.0.1")}
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
+			ctx, stop := context.WithCancelCause(t.Context())
+			defer stop(nil)
 			started := make(chan string, 1)
 			s := tr.Start(ctx, finetunes.TrackerRun{ID: "ft-1", APIKey: "k", BaseURL: server.URL, Project: "p", Started: func(url string) { started <- url }})
 			s.Log(1, time.Unix(1, 0), map[string]float64{"train/loss": 1})

@@ -2,18 +2,21 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"athanor/server/egress"
 	"athanor/server/finetunes"
 	"athanor/server/finetunes/tracker"
+	"athanor/server/jobs"
 )
 
 const (
 	publicTracker = "https://api.wandb.ai"
 	trackerFinish = 15 * time.Second // to send what waits at the end of a job
 	trackerLeave  = 3 * time.Second  // the same when the server stops
+	trackerCancel = 30 * time.Second // for a cancelled job to stop
 )
 
 // trackers reports jobs to experiment trackers, through the gate.
@@ -82,10 +85,24 @@ func (s *trackerSession) end(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+	// A finished job may end its context at once; one that is cancelled ends its
+	// context first.
+	var patience time.Duration
+	if errors.Is(context.Cause(ctx), jobs.ErrCancelled) {
+		patience = trackerCancel
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
 	select {
-	case exitCode := <-s.exitCode: // a finished job may end its context at once
+	case exitCode := <-s.exitCode:
 		finish(exitCode)
+		return
 	default:
+	}
+	select {
+	case exitCode := <-s.exitCode:
+		finish(exitCode)
+	case <-t.C:
 		bounded, cancel := context.WithTimeout(context.Background(), trackerLeave)
 		defer cancel()
 		s.run.Leave(bounded)

@@ -167,7 +167,7 @@ func (r *Run) giveUp(err error) {
 	if !closing {
 		defer close(r.closing) // a later Finish finds nothing to do
 	}
-	r.warn(fmt.Sprintf("metrics no longer reach the experiment tracker at %s: %v", host(r.cfg.BaseURL), err))
+	r.warn(fmt.Sprintf("%s: %v", host(r.cfg.BaseURL), err))
 }
 
 func (r *Run) warn(message string) {
@@ -260,7 +260,7 @@ func (r *Run) complete(ctx context.Context, s *session) error {
 		}
 	}
 	if dropped > 0 {
-		r.warn(fmt.Sprintf("the experiment tracker at %s was too slow: it lacks %d rows of metrics", host(r.cfg.BaseURL), dropped))
+		r.warn(fmt.Sprintf("%s: it was too slow and lacks %d rows of metrics", host(r.cfg.BaseURL), dropped))
 	}
 	return nil
 }
