@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,8 +44,8 @@ func child(f flags) error {
 		}
 	}
 	cfg := exec.Config{
-		ModelDir: filepath.Join(f.dir, "model"), BaseFormat: w.format, Threads: f.threads, Seed: 1,
-		Layered: w.layered, MaxTokens: f.rows * f.length,
+		ModelDir: f.modelDir(), BaseFormat: w.format, Threads: f.threads, Seed: 1,
+		Layered: w.layered, Recompute: w.twice, MaxTokens: f.rows * f.length, MaxLength: f.length,
 	}
 	if !w.full {
 		cfg.LoRA = &engine.LoRA{Rank: f.rank, Alpha: 2 * float64(f.rank)}
@@ -128,7 +127,7 @@ func flops(f flags, w way) float64 {
 	if w.full {
 		layer = 3*linear + 3*scores
 	}
-	if w.layered {
+	if w.twice {
 		layer += linear - down + scores
 		if !w.full {
 			layer += low

@@ -44,6 +44,9 @@ func main() {
 	}
 }
 
+// modelDir is where the model is.
+func (f flags) modelDir() string { return filepath.Join(f.dir, "model") }
+
 // shape is the model that is trained.
 func shape() enginetest.DecoderShape {
 	return enginetest.DecoderShape{
@@ -57,6 +60,7 @@ type way struct {
 	name    string
 	full    bool
 	layered bool
+	twice   bool // every layer is computed twice
 	format  string
 	torch   bool
 }
@@ -65,12 +69,14 @@ var ways = []way{
 	{name: "torch", torch: true},
 	{name: "whole"},
 	{name: "layered", layered: true},
-	{name: "layered-bf16", layered: true, format: "bf16"},
-	{name: "layered-int8", layered: true, format: "int8"},
-	{name: "layered-int4", layered: true, format: "int4"},
+	{name: "recompute", layered: true, twice: true},
+	{name: "recompute-bf16", layered: true, twice: true, format: "bf16"},
+	{name: "recompute-int8", layered: true, twice: true, format: "int8"},
+	{name: "recompute-int4", layered: true, twice: true, format: "int4"},
 	{name: "full-torch", full: true, torch: true},
 	{name: "full-whole", full: true},
 	{name: "full-layered", full: true, layered: true},
+	{name: "full-recompute", full: true, layered: true, twice: true},
 }
 
 // result is what a child prints.
@@ -91,7 +97,7 @@ func run(f flags) error {
 	if f.child != "" {
 		return child(f)
 	}
-	model := filepath.Join(f.dir, "model")
+	model := f.modelDir()
 	if _, err := os.Stat(filepath.Join(model, "config.json")); err != nil {
 		if err := os.MkdirAll(model, 0o755); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 )
 
 // arrange drops the nodes that no output needs, which the library would
-// compute, and moves those that nobody reads to the end, the last first. The
+// compute, and inputs that nobody reads, and moves those that nobody reads to the end, the last first. The
 // library orders a graph from its ends, beginning with the last one, and
 // completes what each of them needs before it turns to the next. Without this
 // it leaves the gradients of the weights until everything else is done, with
@@ -34,5 +34,6 @@ func arrange(g *onnx.Graph) {
 	}
 	slices.Reverse(kept)
 	g.Nodes = append(kept, ends...)
+	g.Inputs = slices.DeleteFunc(slices.Clone(g.Inputs), func(v onnx.ValueInfo) bool { return !wanted[v.Name] })
 	g.Initializers = slices.DeleteFunc(slices.Clone(g.Initializers), func(t *onnx.Tensor) bool { return !wanted[t.Name] })
 }

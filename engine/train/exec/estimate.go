@@ -17,14 +17,36 @@ const (
 // defaultTokens stands for Config.MaxTokens where it is 0.
 const defaultTokens = 2048
 
-// fitsWhole chooses between layer by layer and one program for everything.
-func (e *Executor) fitsWhole() bool {
-	if e.cfg.Layered {
-		return false
+// plan is how batches of one size are computed.
+type plan struct {
+	whole bool  // in one program
+	keep  int   // or layers whose products are kept; the others are computed again
+	bytes int64 // at the peak
+}
+
+// plan chooses the fastest way that fits, or the smallest.
+func (e *Executor) plan(rows, length int) plan {
+	bound := e.cfg.MemoryBytes
+	if !e.cfg.Layered && !e.cfg.Recompute {
+		if n := e.estimate(rows, length, true); bound == 0 || n <= bound {
+			return plan{whole: true, bytes: n}
+		}
 	}
-	if e.cfg.MemoryBytes == 0 {
-		return true
+	p := plan{bytes: e.estimate(rows, length, false)}
+	if e.cfg.Recompute {
+		return p
 	}
+	layer := e.keptBytes(rows, length)
+	p.keep = e.d.Layers
+	if bound > 0 {
+		p.keep = int(min(max((bound-p.bytes)/max(layer, 1), 0), int64(e.d.Layers)))
+	}
+	p.bytes += int64(p.keep) * layer
+	return p
+}
+
+// usual is the plan for the batches that were announced.
+func (e *Executor) usual() plan {
 	tokens := e.cfg.MaxTokens
 	if tokens == 0 {
 		tokens = defaultTokens
@@ -34,15 +56,53 @@ func (e *Executor) fitsWhole() bool {
 		length = tokens
 	}
 	length = min(length, tokens, e.d.ContextLength)
-	return e.estimate((tokens+length-1)/length, length, true) <= e.cfg.MemoryBytes
+	return e.plan((tokens+length-1)/length, length)
+}
+
+// keptBytes is what the largest layer hands on to its backward run.
+func (e *Executor) keptBytes(rows, length int) int64 {
+	sizes, most := map[string]int{"B": rows, "S": length}, int64(0)
+	seen := map[string]bool{}
+	for i := range e.d.Layers {
+		key := e.signature(i)
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		sum := int64(0)
+		for _, k := range e.keptOf(i, key) {
+			sum += 4 * sizeOfDims(k.shape...).times(sizes)
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// keptOf lists what a layer would hand on, without compiling it.
+func (e *Executor) keptOf(layer int, key string) []kept {
+	if list, ok := e.handed[key]; ok {
+		return list
+	}
+	var nodes []graph.Node
+	n := 0
+	model, err := graph.Build(func(g *graph.Graph) {
+		n = e.buildLayer(g, layer, layerBack, e.dropout() > 0)
+		nodes = g.Nodes()
+	})
+	var list []kept
+	if err == nil { // otherwise the program says why when it is needed
+		_, _, list = divide(model, nodes, n)
+	}
+	e.handed[key] = list
+	return list
 }
 
 // Estimate is the memory in bytes that passes over batches of rows x length
 // take at their peak: weights, gradients, activations and what a process has
-// anyway, but not what an optimiser keeps. It is meant to be an upper bound.
-// Weights in a mapped file count, although the system can take their pages
-// away.
-func (e *Executor) Estimate(rows, length int) int64 { return e.estimate(rows, length, e.info.Whole) }
+// anyway, but not what an optimiser keeps. It is meant to be an upper bound. It
+// is at most MemoryBytes whenever the batch fits at all. Weights in a mapped
+// file count, although the system can take their pages away.
+func (e *Executor) Estimate(rows, length int) int64 { return e.plan(rows, length).bytes }
 
 func (e *Executor) estimate(rows, length int, whole bool) int64 {
 	tokens := rows * length
@@ -106,13 +166,14 @@ type lives struct {
 	nodes int
 }
 
-// size is the bytes of a value: a number times symbols.
+// size is a number times symbols.
 type size struct {
 	n       int64
 	symbols []string
 }
 
-func (s size) bytes(of map[string]int) int64 {
+// times gives the symbols their values.
+func (s size) times(of map[string]int) int64 {
 	n := s.n
 	for _, name := range s.symbols {
 		n *= int64(of[name])
@@ -175,8 +236,14 @@ func sameMemory(op string) bool {
 }
 
 func sizeOf(v *graph.Value) size {
+	s := sizeOfDims(v.Shape()...)
+	s.n *= int64(max(v.DType().Size(), 1))
+	return s
+}
+
+func sizeOfDims(shape ...graph.Dim) size {
 	s := size{n: 1}
-	for _, d := range v.Shape() {
+	for _, d := range shape {
 		if n, ok := d.Size(); ok {
 			s.n *= int64(n)
 			continue
@@ -189,7 +256,6 @@ func sizeOf(v *graph.Value) size {
 			}
 		}
 	}
-	s.n *= int64(max(v.DType().Size(), 1))
 	return s
 }
 
@@ -197,7 +263,7 @@ func sizeOf(v *graph.Value) size {
 func (l *lives) peak(of map[string]int) int64 {
 	change := make([]int64, l.nodes+1)
 	for i, s := range l.sizes {
-		n := s.bytes(of)
+		n := s.times(of)
 		change[l.made[i]] += n
 		change[l.last[i]+1] -= n
 	}

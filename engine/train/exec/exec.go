@@ -28,6 +28,7 @@ type Config struct {
 	Threads     int    // 0 = physical cores
 	Seed        uint64 // of a fresh adapter and of dropout
 	Layered     bool   // layer by layer, whatever the size
+	Recompute   bool   // and every layer a second time in the backward pass, whatever memory there is
 	MaxTokens   int    // largest B*S that will come, for the choice between layers and whole; 0 = 2048
 	MaxLength   int    // longest S that will come, likewise; 0 = MaxTokens
 	MemoryBytes int64  // what may be used, 0 = no bound
@@ -46,7 +47,7 @@ type Param struct {
 type Info struct {
 	Parameters int64  // of the base, a shared matrix once
 	Trainable  int64  // elements of Params
-	Whole      bool   // one program for everything; false = layer by layer
+	Whole      bool   // batches of MaxTokens run as one program; false = layer by layer
 	BaseFormat string // of the matrices: f32, bf16, f16, int8, int4, or several joined by "+"
 }
 
@@ -67,6 +68,8 @@ type Executor struct {
 	clean    map[string]bool             // gradients that are zero: the next one is written, not added
 
 	programs map[string]*program
+	divided  map[string]*divided
+	handed   map[string][]kept // what layers keep, by signature
 	lives    map[string]*lives // of graphs, for estimates
 	pool     pool
 	angles   angles
@@ -79,7 +82,7 @@ type Executor struct {
 func New(ctx context.Context, rt compute.Runtime, cfg Config) (*Executor, error) {
 	e := &Executor{
 		rt: rt, cfg: cfg, base: map[string]*stored{}, adapters: map[string]*adapter{}, byName: map[string]int{},
-		clean: map[string]bool{}, programs: map[string]*program{}, lives: map[string]*lives{}, pool: pool{rt: rt, held: map[string]*scratch{}},
+		clean: map[string]bool{}, programs: map[string]*program{}, lives: map[string]*lives{}, divided: map[string]*divided{}, handed: map[string][]kept{}, pool: pool{rt: rt, held: map[string]*scratch{}},
 	}
 	if err := e.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare training: %w", err), e.Close())
@@ -116,7 +119,7 @@ func (e *Executor) open(ctx context.Context) error {
 	for _, p := range e.params {
 		e.info.Trainable += int64(elements(p.Shape))
 	}
-	e.info.Whole = e.fitsWhole()
+	e.info.Whole = e.usual().whole
 	return nil
 }
 

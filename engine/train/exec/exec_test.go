@@ -99,6 +99,12 @@ func open(t testing.TB, rt compute.Runtime, cfg train.Config) *train.Executor {
 	return e
 }
 
+// modes are the three ways to the same numbers: every layer twice, every layer
+// once, and one program.
+func modes() []train.Config {
+	return []train.Config{{Layered: true, Recompute: true}, {Layered: true}, {}}
+}
+
 func lora(rank int, modules ...string) *engine.LoRA {
 	return &engine.LoRA{Rank: rank, Alpha: 2 * float64(rank), Modules: modules}
 }
@@ -283,18 +289,19 @@ func TestGradients(t *testing.T) {
 	for name, shape := range shapes() {
 		dir := writeModel(t, shape)
 		for _, l := range []*engine.LoRA{lora(4), lora(3, "q_proj", "down_proj"), nil} {
-			for _, layered := range []bool{true, false} {
-				e := open(t, rt, train.Config{ModelDir: dir, LoRA: l, Layered: layered, BaseFormat: "none"})
+			for mode, cfg := range modes() {
+				cfg.ModelDir, cfg.LoRA, cfg.BaseFormat = dir, l, "none"
+				e := open(t, rt, cfg)
 				fill(e)
 				b := packed(shape.Vocabulary)
-				if layered {
+				if mode == 0 {
 					cases = append(cases, newReference(t, dir, e, b))
 				}
 				logp, err := e.Accumulate(t.Context(), b, nil)
 				if err != nil {
-					t.Fatalf("%s, layered %v: %v", name, layered, err)
+					t.Fatalf("%s, %+v: %v", name, cfg, err)
 				}
-				what := fmt.Sprintf("%s, LoRA %v, layered %v", name, l != nil, layered)
+				what := fmt.Sprintf("%s, LoRA %v, layered %v, recompute %v", name, l != nil, cfg.Layered, cfg.Recompute)
 				results = append(results, result{what, len(cases) - 1, widen(logp), b.Weights, gradients(e)})
 			}
 		}

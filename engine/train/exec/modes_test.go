@@ -92,13 +92,13 @@ func TestModes(t *testing.T) {
 	for name, l := range map[string]*engine.LoRA{"LoRA": lora(4), "dropout": dropout, "full": nil} {
 		t.Run(name, func(t *testing.T) {
 			var before map[string][]float64
-			for _, layered := range []bool{true, false} {
-				cfg := train.Config{ModelDir: dir, LoRA: l, Layered: layered, Seed: 3}
+			for _, cfg := range modes() {
+				cfg.ModelDir, cfg.LoRA, cfg.Seed = dir, l, 3
 				b := packed(shape.Vocabulary)
 				b.Noise = 5
 				e := open(t, rt, cfg)
 				fill(e)
-				if e.Info().Whole == layered {
+				if e.Info().Whole == cfg.Layered {
 					t.Fatalf("the executor chose whole = %v", e.Info().Whole)
 				}
 				logp := accumulate(t, e, b, nil)
@@ -120,7 +120,7 @@ func TestModes(t *testing.T) {
 					}
 				}
 				if before != nil {
-					compareAll(t, "whole against layers", first, before, 1e-5)
+					compareAll(t, "against the layers computed twice", first, before, 1e-5)
 				}
 				before = first
 			}
@@ -385,17 +385,31 @@ func TestEstimate(t *testing.T) {
 	shape := shapes()["llama"]
 	shape.Layers = 6
 	dir := writeModel(t, shape)
-	layered := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), Layered: true})
+	layered := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), Recompute: true})
+	kept := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), Layered: true})
 	whole := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4)})
 	small, large := layered.Estimate(1, 32), layered.Estimate(64, 32)
 	if small <= 0 || large <= small || whole.Estimate(64, 32) <= large {
 		t.Errorf("layered %d and %d, whole %d", small, large, whole.Estimate(64, 32))
 	}
+	b := packed(shape.Vocabulary)
+	least := layered.Estimate(b.Rows, b.Length)
+	middle := (least + kept.Estimate(b.Rows, b.Length)) / 2
+	some := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), Layered: true, MemoryBytes: middle})
+	if got := some.Estimate(b.Rows, b.Length); got <= least || got > middle {
+		t.Errorf("with room for half of the products: %d, without %d, bound %d", got, least, middle)
+	}
+	fill(some)
+	fill(layered)
+	accumulate(t, some, b, nil)
+	accumulate(t, layered, b, nil)
+	compareAll(t, "some layers computed twice", gradients(some), gradients(layered), 1e-5)
+	const most = 1 << 40
 	bounded := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), MaxTokens: 64 * 32, MaxLength: 32, MemoryBytes: large})
 	if bounded.Info().Whole {
 		t.Error("the whole graph was chosen where it does not fit")
 	}
-	roomy := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), MaxTokens: 64 * 32, MaxLength: 32, MemoryBytes: 1 << 40})
+	roomy := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), MaxTokens: 64 * 32, MaxLength: 32, MemoryBytes: most})
 	if !roomy.Info().Whole {
 		t.Error("layers were chosen where everything fits")
 	}

@@ -7,6 +7,7 @@ import (
 	"athanor/engine/compute"
 	"athanor/engine/grad"
 	"athanor/engine/graph"
+	"athanor/engine/onnx"
 )
 
 // outPrefix stands before the name of an input in the name of its gradient.
@@ -27,6 +28,11 @@ func (e *Executor) compiled(key string, build func(g *graph.Graph)) (*program, e
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", key, err)
 	}
+	return e.compile(key, model)
+}
+
+// compile prepares a model for runs and remembers it.
+func (e *Executor) compile(key string, model *onnx.Model) (*program, error) {
 	arrange(model.Graph)
 	c, err := e.rt.Compile(model, compute.Options{Threads: e.cfg.Threads})
 	if err != nil {
