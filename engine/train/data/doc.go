@@ -16,7 +16,8 @@
 //   - A turn is what one message contributes to the rendered conversation. The turn
 //     of an assistant begins where the prompt that asks for it ends, and ends with
 //     the token at which a served answer stops.
-//   - A row is a row of a batch: one sample, or several packed one after the other.
+//   - A row is a row of a batch: one sample, or several packed one after the other,
+//     which do not see each other.
 //
 // # Which tokens carry loss
 //

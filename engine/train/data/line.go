@@ -40,7 +40,8 @@ const (
 	FormatTokens       = "tokenized" // Parquet
 )
 
-// maxWeight bounds the weight of a sample, so that sums of losses stay finite.
+// maxWeight bounds the weight of a sample, as validation does, so that losses stay
+// finite.
 const maxWeight = 1e6
 
 // parseLine reads a line. It checks what it needs; the whole rules are those of

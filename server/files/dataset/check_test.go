@@ -76,6 +76,7 @@ var broken = []struct{ name, data, want string }{
 	{"completion is a list", `{"prompt":"a","completion":["b"]}`, "Line 1: `completion` must be a string, not a list"},
 	{"weight is text", `{"text":"a","weight":"1"}`, "Line 1: `weight` must be a number of at least 0, not a string"},
 	{"weight below zero", `{"text":"a","weight":-0.5}`, "Line 1: `weight` must be a finite number of at least 0, not `-0.5`"},
+	{"weight over the bound", `{"text":"a","weight":1e7}`, "Line 1: `weight` must be at most 1e+06, not `1e7`"},
 	{"weight too large", `{"text":"a","weight":1e999}`, "Line 1: `weight` must be a finite number of at least 0, not `1e999`"},
 	{"tools without messages", `{"text":"a","tools":[]}`, "Line 1: `tools` is not a field of the general format"},
 	{"messages are an object", `{"messages":{}}`, "Line 1: `messages` must be a list of messages, not an object"},

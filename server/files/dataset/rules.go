@@ -172,6 +172,9 @@ func (c *checker) layout(f *fields) (int, string) {
 	return whole, ""
 }
 
+// maxWeight bounds the weight of a sample, so that losses stay finite.
+const maxWeight = 1e6
+
 // sampleWeight checks the weight of a whole sample.
 func (c *checker) sampleWeight(n int32) string {
 	if !c.present(n) {
@@ -183,6 +186,9 @@ func (c *checker) sampleWeight(n int32) string {
 	w, err := strconv.ParseFloat(string(c.d.raw(n)), 64)
 	if err != nil || w < 0 {
 		return fmt.Sprintf("`weight` must be a finite number of at least 0, not %s", show(string(c.d.raw(n))))
+	}
+	if w > maxWeight {
+		return fmt.Sprintf("`weight` must be at most %g, not %s", float64(maxWeight), show(string(c.d.raw(n))))
 	}
 	c.report.HasSampleWeights = true
 	return ""
