@@ -78,10 +78,10 @@ func (h *Host) Train(ctx context.Context, spec *engine.TrainSpec, emit func(*eng
 			return nil, ctx.Err()
 		case running.Err() != nil:
 			return nil, context.Cause(running)
-		case spec.MemoryBytes > 0 || !errors.Is(err, engine.ErrNoMemory):
+		case budget == 0 || spec.MemoryBytes > 0 || !errors.Is(err, engine.ErrNoMemory) && !errors.As(err, new(*engine.BusyError)):
 			return nil, err
 		}
-		// It knows now that it needs more than there was.
+		// It knows now that it needs more than it got.
 		if err := h.moreRoom(running, spec, budget, err); err != nil {
 			return nil, err
 		}
@@ -116,7 +116,8 @@ func (h *Host) dismiss(t *training) {
 }
 
 // attempt runs a job once. It returns when the process is gone and its memory is
-// given back. budget is what the job might use, in bytes.
+// given back. budget is what the job might use, in bytes, 0 when it was not
+// started.
 func (h *Host) attempt(ctx context.Context, t *training, spec *engine.TrainSpec, emit func(*engine.TrainEvent) error) (_ *engine.TrainResult, budget int64, _ error) {
 	own := *spec
 	cores := h.cores
@@ -127,7 +128,7 @@ func (h *Host) attempt(ctx context.Context, t *training, spec *engine.TrainSpec,
 	}
 	reserved, budget, err := h.admitTraining(ctx, spec, cores)
 	if err != nil {
-		return nil, budget, err
+		return nil, 0, err
 	}
 	defer reserved.Release()
 	own.MemoryBytes = budget

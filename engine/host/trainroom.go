@@ -33,7 +33,7 @@ func (h *Host) shareCores() {
 }
 
 // admitTraining reserves memory and cores, stopping idle workers when that makes
-// enough room. budget is what is reserved, in bytes, or was to be.
+// enough room. budget is what is reserved, in bytes.
 func (h *Host) admitTraining(ctx context.Context, spec *engine.TrainSpec, cores int) (_ *gpu.Reservation, budget int64, _ error) {
 	if h.cfg.Ledger == nil {
 		return nil, spec.MemoryBytes, nil
@@ -41,7 +41,7 @@ func (h *Host) admitTraining(ctx context.Context, spec *engine.TrainSpec, cores 
 	for {
 		states, err := h.states(ctx)
 		if err != nil {
-			return nil, budget, err
+			return nil, 0, err
 		}
 		if budget = spec.MemoryBytes; budget == 0 {
 			budget = max(h.budget(states), leastTraining)
@@ -51,7 +51,7 @@ func (h *Host) admitTraining(ctx context.Context, spec *engine.TrainSpec, cores 
 		}
 		if spec.MemoryBytes == 0 && h.wasTooSmall(spec.Job, budget) {
 			if more, err := h.stopIdlest(ctx, spec.Job); !more {
-				return nil, budget, cmp.Or(err, busyMemory(budget))
+				return nil, 0, cmp.Or(err, busyMemory(budget))
 			}
 			continue
 		}
@@ -65,17 +65,17 @@ func (h *Host) admitTraining(ctx context.Context, spec *engine.TrainSpec, cores 
 		full := new(gpu.NoRoomError)
 		switch {
 		case errors.Is(err, gpu.ErrNoCores):
-			return nil, budget, &engine.BusyError{Reason: "another training job has the processor"}
+			return nil, 0, &engine.BusyError{Reason: "another training job has the processor"}
 		case !errors.As(err, &full):
-			return nil, budget, err
+			return nil, 0, err
 		}
 		w, ok := h.makeRoom(full.Device, full.Wanted-full.Free())
 		if !ok {
-			return nil, budget, refuse(states, full)
+			return nil, 0, refuse(states, full)
 		}
 		h.cfg.Log.Info("an idle worker makes room", "job", spec.Job, "device", full.Device, "bytes", budget)
 		if err := w.wait(ctx); err != nil {
-			return nil, budget, err
+			return nil, 0, err
 		}
 	}
 }
@@ -173,9 +173,9 @@ func withTolerance(bytes int64) int64 { return bytes + bytes/10 }
 
 // moreRoom makes more room than budget, in which a job did not fit: nil means
 // that it should be tried again. Otherwise the job has to wait, or the error is
-// why, which says that it does not fit.
+// why, in the job's own words: that it does not fit, or has to wait.
 func (h *Host) moreRoom(ctx context.Context, spec *engine.TrainSpec, budget int64, why error) error {
-	if h.cfg.Ledger == nil || h.cfg.TrainMemory > 0 && budget >= h.cfg.TrainMemory {
+	if h.cfg.TrainMemory > 0 && budget >= h.cfg.TrainMemory {
 		return why
 	}
 	for {

@@ -272,6 +272,32 @@ func TestJobThatNeedsMore(t *testing.T) {
 	})
 }
 
+// TestJobThatNeedsMoreAgain takes up a job that fitted when it was planned and says
+// itself that it has to wait.
+func TestJobThatNeedsMoreAgain(t *testing.T) {
+	s := &stage{train: func(spec *engine.TrainSpec, job *fakeTrainee) {
+		if spec.MemoryBytes < 7*gib {
+			p, err := worker.NewProgressReader(strings.NewReader(`{"error":{"kind":"busy","message":"it needs 7 GiB as at its start"}}` + "\n")).Next()
+			if err != nil {
+				panic(err)
+			}
+			job.say(p)
+			return
+		}
+		job.done()
+	}}
+	play(t, s, Config{Ledger: machine(), Inventory: &used{gib / 2}}, func(t *testing.T, h *Host) {
+		isBusy(t, <-goTrain(h, job("a", 0)), "as at its start")
+	})
+	s = &stage{train: s.train}
+	play(t, s, Config{Ledger: machine()}, func(t *testing.T, h *Host) {
+		mustAcquire(t, h, serving("idle", 3*gib)).Release()
+		if err := <-goTrain(h, job("a", 0)); err != nil || state(h, "idle") != Absent {
+			t.Errorf("with an idle worker: %v", err)
+		}
+	})
+}
+
 // TestPlanGivesBack has a job that needs less than it got.
 func TestPlanGivesBack(t *testing.T) {
 	s := &stage{train: func(_ *engine.TrainSpec, job *fakeTrainee) { job.planned(2 * gib); pass(30 * time.Second); job.done() }}

@@ -40,6 +40,7 @@ const (
 	kindUnavailable kind = "unavailable"
 	kindData        kind = "data"
 	kindNoMemory    kind = "no_memory"
+	kindBusy        kind = "busy"
 	kindInternal    kind = "internal"
 )
 
@@ -64,10 +65,13 @@ func (e *noMemory) Unwrap() error { return engine.ErrNoMemory }
 func toWire(err error) *wireError {
 	bad := new(engine.RequestError)
 	data := new(engine.DataError)
+	busy := new(engine.BusyError)
 	why := new(unavailable)
 	switch {
 	case errors.As(err, &data):
 		return &wireError{Kind: kindData, File: data.File, Line: data.Line, Message: data.Message}
+	case errors.As(err, &busy):
+		return &wireError{Kind: kindBusy, Message: busy.Reason}
 	case errors.Is(err, engine.ErrNoMemory):
 		return &wireError{Kind: kindNoMemory, Message: err.Error()}
 	case errors.As(err, &bad):
@@ -96,6 +100,8 @@ func (e *wireError) err() error {
 		return &unavailable{reason: e.Message}
 	case kindData:
 		return &engine.DataError{File: e.File, Line: e.Line, Message: e.Message}
+	case kindBusy:
+		return &engine.BusyError{Reason: e.Message}
 	case kindNoMemory:
 		return &noMemory{message: e.Message}
 	default:

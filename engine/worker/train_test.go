@@ -122,6 +122,10 @@ func TestTrainingChildErrors(t *testing.T) {
 			return errors.As(err, &got) && got.Param == "lora_r"
 		}},
 		{"memory", failing(fmt.Errorf("%w: 3 GiB", engine.ErrNoMemory)), "not enough memory to train: 3 GiB", func(err error) bool { return errors.Is(err, engine.ErrNoMemory) }},
+		{"busy", failing(fmt.Errorf("take up: %w", &engine.BusyError{Reason: "it needs 3 GiB"})), "it needs 3 GiB", func(err error) bool {
+			got := new(engine.BusyError)
+			return errors.As(err, &got) && got.Reason == "it needs 3 GiB"
+		}},
 		{"internal", failing(errors.New("no gradient")), "no gradient", remote},
 		{"panic", func(context.Context, *engine.TrainSpec, func(*engine.TrainEvent) error) (*engine.TrainResult, error) {
 			var none []int
