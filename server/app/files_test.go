@@ -60,7 +60,7 @@ func sendFile(base, key, purpose, content string) (f api.File, ok bool, err erro
 	return f, json.NewDecoder(resp.Body).Decode(&f) == nil, nil
 }
 
-func fileOf(t *testing.T, base, key, id string) (f api.File) {
+func fileOf(t testing.TB, base, key, id string) (f api.File) {
 	t.Helper()
 	status, body := get(t, base+"/v1/files/"+id, key)
 	if err := json.Unmarshal([]byte(body), &f); status != http.StatusOK || err != nil {
