@@ -85,6 +85,11 @@ func TestFetch(t *testing.T) {
 			if len(*waits) != tt.waits {
 				t.Errorf("waited %v, want %d waits", *waits, tt.waits)
 			}
+			for i, r := range s.ranges {
+				if (r == "") != (s.conds[i] == "") {
+					t.Errorf("asked for the range %q if it is still %q", r, s.conds[i])
+				}
+			}
 			if size := int64(100_010 + 22); done != size || total != size {
 				t.Errorf("progress ended with %d of %d", done, total)
 			}

@@ -47,6 +47,7 @@ type hubServer struct {
 	chunk    int      // > 0: large files go in parts of so many bytes
 	// What happened.
 	ranges   []string
+	conds    []string          // If-Range of the same requests
 	stored   map[string]string // uploaded large content by SHA-256
 	parts    map[string]string // by part URL
 	verified []string
@@ -170,6 +171,7 @@ func sha(content string) string {
 // send answers a download with its faults.
 func (s *hubServer) send(w http.ResponseWriter, r *http.Request, content string) {
 	s.ranges = append(s.ranges, r.Header.Get("Range"))
+	s.conds = append(s.conds, r.Header.Get("If-Range"))
 	etag := strconv.Quote(sha(content))
 	w.Header().Set("ETag", etag)
 	from := 0
