@@ -106,7 +106,7 @@ func (e *Executor) openFull(ctx context.Context, list []decoder.Weight) error {
 		if err != nil {
 			return err
 		}
-		if err := e.archive.Float32(w.Stored, floats(p.Value)); err != nil {
+		if err := e.read(w, floats(p.Value)); err != nil {
 			return err
 		}
 		view, err := p.Value.View(0, w.Shape...)
@@ -199,10 +199,19 @@ func (e *Executor) widen(w decoder.Weight) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := e.archive.Float32(w.Stored, floats(buffer)); err != nil {
+	if err := e.read(w, floats(buffer)); err != nil {
 		return nil, errors.Join(err, buffer.Close())
 	}
 	return &stored{shape: w.Shape, values: buffer}, nil
+}
+
+// read converts a whole weight. The file's pages leave memory again.
+func (e *Executor) read(w decoder.Weight, to []float32) error {
+	cols := w.Shape[len(w.Shape)-1]
+	return e.eachRow(w, func(row int, values []float32) error {
+		copy(to[row*cols:], values)
+		return nil
+	})
 }
 
 // narrow rounds a matrix to bfloat16.

@@ -10,7 +10,7 @@ import (
 // What a process has beside the tensors, and what the runtime keeps beyond what
 // is alive: its memory for packing, and holes between blocks of other sizes.
 const (
-	processBytes = 160 << 20
+	processBytes = 224 << 20
 	slack        = 1.3
 )
 
