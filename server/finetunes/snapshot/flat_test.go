@@ -27,7 +27,7 @@ func at(b []byte, pos, slot int, reference bool) int {
 func TestFlatten(t *testing.T) {
 	for length := range 9 { // shifts what comes after the string
 		text := "12345678"[:length]
-		b := flatten(table{scalar{1, 7}, text, nil, scalar{8, 1 << 40}, structs{{1, -2}, {3, 4}}, []table{{scalar{2, 5}, scalar{8, 6}}, {}}})
+		b := flatten(table{scalar{1, 7}, text, nil, scalar{8, 1 << 40}, structs{{1, -2}, {3, 4}}, []table{{scalar{2, 5}}, {}}})
 		root := int(binary.LittleEndian.Uint32(b))
 		if p := at(b, root, 0, false); b[p] != 7 {
 			t.Errorf("slot 0 is %d", b[p])
@@ -51,8 +51,10 @@ func TestFlatten(t *testing.T) {
 		if q := at(b, first, 0, false); binary.LittleEndian.Uint32(b[p:]) != 2 || binary.LittleEndian.Uint16(b[q:]) != 5 {
 			t.Errorf("the first table has %d", binary.LittleEndian.Uint16(b[q:]))
 		}
-		if q := at(b, first, 1, false); q%8 != 0 || b[q] != 6 {
-			t.Errorf("its number at %d is %d", q, b[q])
+		b = flatten(table{text, table{scalar{8, 6}}})
+		inner := at(b, int(binary.LittleEndian.Uint32(b)), 1, true)
+		if p := at(b, inner, 0, false); p%8 != 0 || b[p] != 6 {
+			t.Errorf("the number at %d of a table in a table is %d", p, b[p])
 		}
 	}
 }
