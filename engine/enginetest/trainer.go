@@ -239,7 +239,7 @@ func (c *course) write(dir string, adapter bool, step int) error {
 		if err := os.Remove(card); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be a link to a shared file
 			return err
 		}
-		return os.WriteFile(card, []byte(mark), 0o600)
+		return os.WriteFile(card, []byte("merged "+mark), 0o600)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 const (
 	kindAdmit  = "finetune-admit"  // subject: a job that was created
 	kindTrain  = "finetune-train"  // subject: a job that waits for the machine
+	kindClean  = "finetune-clean"  // subject: a job that is final
 	kindDelete = "finetune-delete" // subject: a job that was deleted
 )
 
@@ -36,6 +37,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: kindAdmit, Run: s.admit, Policy: patient},
 		{Name: kindTrain, Workers: max(1, s.Workers), Run: s.train, GiveUp: s.giveUp, Policy: jobs.Policy{Crashes: maxCrashes}},
+		{Name: kindClean, Run: func(_ context.Context, job resource.Job) error { return s.cleanUp(resource.FineTuneID(job.Subject)) }, Policy: patient},
 		{Name: kindDelete, Run: s.remove, Policy: patient},
 	}
 }
@@ -109,9 +111,6 @@ func (s *Service) takeUp(ctx context.Context, id resource.FineTuneID) (f *resour
 		f = nil
 		return nil
 	})
-	if err == nil && f == nil {
-		err = s.cleanUp(id)
-	}
 	return f, err
 }
 
@@ -219,7 +218,7 @@ func (r *run) end(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		r.session(0)
-		return r.s.cleanUp(r.id)
+		return nil
 	case errors.Is(cause, jobs.ErrStopping):
 		return err
 	case cause != nil, errors.Is(err, jobs.ErrCancelled), errors.Is(err, errGone):
@@ -246,7 +245,7 @@ func (r *run) end(ctx context.Context, err error) error {
 		return failed
 	}
 	r.session(1)
-	return r.s.cleanUp(r.id)
+	return nil
 }
 
 // explain puts the end of a job into words for its owner. It reports false for an
@@ -308,8 +307,8 @@ func (s *Service) giveUp(tx *store.Tx, job resource.Job, reason error, _ time.Ti
 	return err
 }
 
-// finish brings a job to a final state with its event, and deletes its secrets.
-// more changes the record beside that; nil is fine.
+// finish brings a job to a final state with its event, deletes its secrets, and has
+// its directory removed. more changes the record beside that; nil is fine.
 func (s *Service) finish(tx *store.Tx, id resource.FineTuneID, status resource.FineTuneStatus, problem string, more func(*resource.FineTune)) (*resource.FineTune, error) {
 	now := s.Kit.Now()
 	f, err := store.FineTunes.Update(tx, string(id), func(f *resource.FineTune) error {
@@ -338,8 +337,10 @@ func (s *Service) finish(tx *store.Tx, id resource.FineTuneID, status resource.F
 	if err := notFound(store.FineTuneSecrets.Delete(tx, string(id))); err != nil {
 		return nil, err
 	}
+	if err := jobs.Add(tx, s.newJob(), kindClean, string(id), now, now); err != nil {
+		return nil, err
+	}
 	s.Kit.Log.Info("fine-tuning job ended", "job", id, "status", status)
-	// A directory may be left; a crash now leaves it to the next start (see Sweep).
 	if f.DeleteWhenFinal {
 		return f, s.scheduleDeletion(tx, id)
 	}
