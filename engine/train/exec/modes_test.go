@@ -128,6 +128,42 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// TestSameBytes repeats passes that are large enough for both threads, in all
+// modes.
+func TestSameBytes(t *testing.T) {
+	rt := orttest.Open(t)
+	shape := enginetest.DecoderShape{
+		Architecture: "LlamaForCausalLM", Vocabulary: 1500, Hidden: 256, Layers: 2, Heads: 8, KVHeads: 2, FFN: 640, Context: 128, DType: tensor.BF16,
+	}
+	dir := writeModel(t, shape)
+	b := &data.Batch{Rows: 2, Length: 96}
+	for i := range b.Rows * b.Length {
+		b.Tokens = append(b.Tokens, int32(i*i*31%shape.Vocabulary))
+		b.Targets = append(b.Targets, int32(i*77%shape.Vocabulary))
+		b.Weights, b.Positions = append(b.Weights, 0.01), append(b.Positions, int32(i%b.Length))
+		b.Segments = append(b.Segments, 0)
+	}
+	for _, l := range []*engine.LoRA{lora(8), nil} {
+		var first map[string][]float64
+		for _, cfg := range modes() {
+			cfg.ModelDir, cfg.LoRA = dir, l
+			e := open(t, rt, cfg)
+			fill(e)
+			for range 4 {
+				e.ZeroGrad()
+				accumulate(t, e, b, nil)
+				now := gradients(e)
+				if first == nil {
+					first = now
+				}
+				if !maps.EqualFunc(now, first, slices.Equal) {
+					compareAll(t, "other bytes", now, first, 0)
+				}
+			}
+		}
+	}
+}
+
 // TestWeigh compares weights that depend on the log-probabilities with the same
 // weights in the batch.
 func TestWeigh(t *testing.T) {
