@@ -45,7 +45,8 @@ type loop struct {
 	nextSave  time.Time // when a state is due
 	began     time.Time
 	beganStep int
-	passed    int64 // tokens since began
+	passed    int64         // tokens of the steps of this process
+	busy      time.Duration // in these steps, without evaluations and saving
 }
 
 // cheapState is the size up to which a state is saved when the job is told to
@@ -99,6 +100,7 @@ func (l *loop) restore() error {
 
 // step makes the next step with all that is due at it.
 func (l *loop) step(ctx context.Context) error {
+	from := l.now()
 	next := l.at
 	next.Step++
 	epoch, first, last := l.times.passes(next.Step)
@@ -110,6 +112,10 @@ func (l *loop) step(ctx context.Context) error {
 	metrics, err := l.update(ctx, next.Step, t)
 	if err != nil {
 		return err
+	}
+	l.passed, l.busy = l.passed+t.tokens, l.busy+l.now().Sub(from)
+	if l.busy > 0 {
+		metrics["train/tokens_per_second"] = float64(l.passed) / l.busy.Seconds()
 	}
 	if err := l.emit(&engine.TrainEvent{Type: engine.TrainStep, Step: next.Step, Metrics: metrics, SecondsLeft: l.secondsLeft(next.Step)}); err != nil {
 		return err
@@ -188,10 +194,6 @@ func (l *loop) update(ctx context.Context, step int, t tally) (map[string]float6
 		"train/tokens":        float64(t.tokens),
 	}
 	l.objective.report(t, trainPrefix, metrics)
-	if took := l.now().Sub(l.began).Seconds(); took > 0 {
-		l.passed += t.tokens
-		metrics["train/tokens_per_second"] = float64(l.passed) / took
-	}
 	return onlyFinite(metrics), nil
 }
 

@@ -157,6 +157,11 @@ func TestMemory(t *testing.T) {
 	if !errors.Is(err, errCrash) || first.plan.BatchSize != 3 || first.plan.MemoryBytes > spec.MemoryBytes {
 		t.Fatalf("plan %+v: %v", first.plan, err)
 	}
+	spec.MemoryBytes = 1 << 20
+	var busy *engine.BusyError
+	if _, err := run(t.Context(), rt, spec, nil); !errors.As(err, &busy) {
+		t.Errorf("a job that is taken up with less memory: %v", err)
+	}
 	spec.MemoryBytes = 0
 	if second := mustTrain(t, rt, spec); second.plan.BatchSize != first.plan.BatchSize {
 		t.Errorf("resumed with batches of %d, begun with %d", second.plan.BatchSize, first.plan.BatchSize)

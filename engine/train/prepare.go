@@ -20,7 +20,8 @@ func (j *job) prepare(ctx context.Context) error {
 	if budget == 0 {
 		budget = availableMemory() / 2
 	}
-	if j.plan == nil {
+	resumed := j.plan != nil
+	if !resumed {
 		p, err := j.decide(ctx, budget)
 		if err != nil {
 			return err
@@ -35,7 +36,12 @@ func (j *job) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return j.mustFit(j.plan.BatchSize, budget)
+	err := j.mustFit(j.plan.BatchSize, budget)
+	if err != nil && resumed {
+		// It did fit once, and its batches cannot change any more.
+		return &engine.BusyError{Reason: err.Error()}
+	}
+	return err
 }
 
 // decide makes the plan. Layer by layer needs the least memory, so that it says
