@@ -93,6 +93,20 @@ async function downloads(ft_id) {
   assert.deepEqual(await begin(archive), zstd);
 }
 
+test('together-ai: a job that is cancelled while it trains', async () => {
+  const supported = await client.get('/fine-tunes/models/supported');
+  assert.ok(supported.models.includes(model), JSON.stringify(supported));
+  const training_file = await upload('long.jsonl', 50);
+  const job = await client.fineTuning.create({ training_file, model, n_epochs: 1000, training_type: { type: 'Lora', lora_r: 8, lora_alpha: 16 } });
+  const state = async () => (await client.fineTuning.retrieve(job.id)).status;
+  while ((await state()) !== 'running') await pause(50);
+  assert.equal((await client.fineTuning.cancel(job.id)).status, 'cancel_requested');
+  while (!['cancelled', 'completed', 'error'].includes(await state())) await pause(50);
+  const types = (await client.fineTuning.listEvents(job.id)).data.map((e) => e.type);
+  assert.deepEqual(types.slice(-2), ['cancel_requested', 'job_stopped']);
+  await assert.rejects(client.fineTuning.cancel(job.id), (e) => e.status === 400);
+});
+
 test('together-ai: what a job cannot be is refused by name', async () => {
   await assert.rejects(client.fineTuning.create({ training_file: 'file-none', model }), (e) => e.status >= 400 && e.status < 500);
   await assert.rejects(client.fineTuning.retrieve('ft-none'), (e) => e.status === 404);

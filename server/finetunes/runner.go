@@ -105,7 +105,7 @@ func (s *Service) takeUp(ctx context.Context, id resource.FineTuneID) (f *resour
 			if f.Progress.QueuedBecause != "" {
 				return nil // it was put back, and did not die
 			}
-			f, err = s.restarted(tx, f, "The server was restarted", now)
+			f, err = s.restarted(tx, f, now)
 			return err
 		}
 		f = nil
@@ -116,7 +116,7 @@ func (s *Service) takeUp(ctx context.Context, id resource.FineTuneID) (f *resour
 
 // restarted notes that a job goes on from its last saved state. One that trained
 // waits again; what comes after the training is done again in its own state.
-func (s *Service) restarted(tx *store.Tx, f *resource.FineTune, why string, now time.Time) (*resource.FineTune, error) {
+func (s *Service) restarted(tx *store.Tx, f *resource.FineTune, now time.Time) (*resource.FineTune, error) {
 	f, err := store.FineTunes.Update(tx, string(f.ID), func(f *resource.FineTune) error {
 		if f.Status != resource.FineTuneRunning {
 			return nil
@@ -127,7 +127,7 @@ func (s *Service) restarted(tx *store.Tx, f *resource.FineTune, why string, now 
 		return nil, err
 	}
 	return f, appendEvent(tx, f.ID, &resource.FineTuneEvent{
-		Type: eventRestarted, Level: levelWarning, Message: why + "; the job goes on from its last saved state", At: now,
+		Type: eventRestarted, Level: levelWarning, Message: "The job was interrupted; it goes on from its last saved state", At: now,
 	})
 }
 
