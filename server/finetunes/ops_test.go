@@ -185,6 +185,28 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestRowsAreWrittenInTime waits, within a step, for the rows of the steps before.
+func TestRowsAreWrittenInTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cfg.Flush = time.Millisecond
+	w.boot()
+	var id string
+	w.trainer.Hook = func(ctx context.Context, _ int, e *engine.TrainEvent) error {
+		for e.Type == engine.TrainStep && e.Step == 3 && w.job(id).Step < 2 {
+			if err := ctx.Err(); err != nil { // the test's time is over
+				return err
+			}
+		}
+		return nil
+	}
+	id = w.create(nil).ID
+	w.settle()
+	if got := w.job(id); got.Status != "completed" {
+		t.Errorf("got %s: %s", got.Status, got.ErrorMessage)
+	}
+}
+
 // hub is a model hub that has one repository.
 type hub struct {
 	w      *world
