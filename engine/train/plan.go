@@ -137,13 +137,18 @@ const (
 	minStepsOfEpoch = 8
 )
 
-// chooseBatch is the largest batch size that fits, for an epoch of so many rows:
-// at most 32, beyond which a step on one machine gains nothing, and so small
-// that an epoch has at least 8 steps where the data allows, because a model that
-// is updated three times learns little. fits must be true up to some size and
-// false above; 0 means that not even one row fits.
+// LargestBatch is the largest batch size that is chosen for an epoch of so many rows,
+// where memory allows it: at most 32, beyond which a step on one machine gains
+// nothing, and so small that an epoch has at least 8 steps where the data allows,
+// because a model that is updated three times learns little.
+func LargestBatch(rows, accumulation int) int {
+	return min(maxChosenBatch, max(1, rows/(minStepsOfEpoch*max(1, accumulation))))
+}
+
+// chooseBatch is the largest batch size up to LargestBatch that fits. fits must be
+// true up to some size and false above; 0 means that not even one row fits.
 func chooseBatch(rows, accumulation int, fits func(batch int) bool) int {
-	low, high := 0, min(maxChosenBatch, max(1, rows/(minStepsOfEpoch*accumulation)))
+	low, high := 0, LargestBatch(rows, accumulation)
 	for low < high {
 		middle := (low + high + 1) / 2
 		if fits(middle) {

@@ -2,6 +2,7 @@ package data_test
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,11 +68,38 @@ func TestCounts(t *testing.T) {
 	if c.Samples != 500 || c.Tokens != set.Tokens() || c.Trained != set.Trained() || c.Truncated != set.Truncated() || c.Format != set.Format() || c.Truncated == 0 {
 		t.Errorf("got %+v", c)
 	}
-	for _, o := range []data.Options{{BatchRows: 7}, {BatchRows: 3, Packing: true, RowLength: 64}} {
+	for _, o := range []data.Options{
+		{BatchRows: 7}, {BatchRows: 4, Shuffle: true}, {BatchRows: 900, Shuffle: true}, {BatchRows: 3, Packing: true, RowLength: 64}, {BatchRows: 1, Packing: true, RowLength: 64, Shuffle: true},
+	} {
 		sampler := mustSampler(t, set, o)
-		if got, want := c.Epoch(o), (data.Epoch{Rows: int64(sampler.Rows()), Batches: int64(sampler.Batches()), Tokens: set.Tokens()}); got != want {
-			t.Errorf("%+v: got %+v, want %+v", o, got, want)
+		got := c.Epoch(o)
+		if got.Rows != int64(sampler.Rows()) || got.Batches != int64(sampler.Batches()) || got.Tokens != set.Tokens() || got.Trained != set.Trained() {
+			t.Errorf("%+v: got %+v", o, got)
 		}
+		positions, squares := 0.0, 0.0
+		for i := range sampler.Batches() {
+			b, err := sampler.Batch(0, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			positions, squares = positions+float64(b.Rows*b.Length), squares+float64(b.Rows*b.Length*b.Length)
+		}
+		most := 0.1 // of what is expected of rows in a random order
+		if o.Shuffle && (!o.Packing && sampler.Batches() <= 50 || o.BatchRows == 1) {
+			most = 1e-9
+		}
+		if math.Abs(got.Positions/positions-1) > most || math.Abs(got.Squares/squares-1) > most {
+			t.Errorf("%+v: got %.0f positions and %.0f squares, want %.0f and %.0f", o, got.Positions, got.Squares, positions, squares)
+		}
+	}
+	if first, n, err := data.CountFirst(t.Context(), e, source(lines(500), "jsonl"), "training", 20, math.MaxInt64); err != nil || n != 20 || first.Samples != 20 || first.Sequences() != 20 {
+		t.Errorf("first 20 lines: %+v, %d, %v", first, n, err)
+	}
+	if first, n, err := data.CountFirst(t.Context(), e, source(lines(500), "jsonl"), "training", 1000, 100); err != nil || n >= 20 || first.Tokens < 100 || first.Tokens > 130 {
+		t.Errorf("first 100 tokens: %+v, %d, %v", first, n, err)
+	}
+	if all, n, err := data.CountFirst(t.Context(), e, source(lines(500), "jsonl"), "training", 1000, math.MaxInt64); err != nil || n != 500 || all.Tokens != c.Tokens {
+		t.Errorf("all lines: %+v, %d, %v", all, n, err)
 	}
 	var lengths []int
 	for n, k := range c.Lengths {
