@@ -32,3 +32,24 @@ type ImportEvent struct {
 	Total int64  `json:"total,omitempty"` // 0 when unknown
 	Model *Model `json:"model,omitempty"`
 }
+
+// ModelDirectoryRequest is the query of GET /admin/models/directory, which only the
+// admin socket has: whoever opens it may read the files of this machine.
+type ModelDirectoryRequest struct {
+	Model string `query:"model" json:"-"`
+}
+
+// Validate checks that there is a name.
+func (r *ModelDirectoryRequest) Validate() error {
+	if r.Model == "" {
+		return Invalid("model", "model is required")
+	}
+	return nil
+}
+
+// ModelDirectory says where the files of a model lie, in the layout of Hugging Face.
+type ModelDirectory struct {
+	Model         string `json:"model"`
+	Directory     string `json:"directory"`      // absolute
+	ContextLength int    `json:"context_length"` // tokens that the server lets it read
+}

@@ -22,7 +22,10 @@ func (l local) Authenticate(ctx context.Context, _ string) (*rest.Principal, err
 // adminOps is the table of the admin socket: the API and what needs this
 // machine's files.
 func (a *App) adminOps() []rest.Op {
-	return append(a.Ops(), rest.PostStream("/admin/models/import", "admin", rest.OrgAdmin, a.importModel))
+	return append(a.Ops(),
+		rest.PostStream("/admin/models/import", "admin", rest.OrgAdmin, a.importModel),
+		rest.Get("/admin/models/directory", "admin", rest.OrgAdmin, a.modelDirectory),
+	)
 }
 
 // ServeAdmin serves the API with the operations of the administrator on the

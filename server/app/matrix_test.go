@@ -61,13 +61,14 @@ var access = map[string]rest.Access{
 	"GET /fine-tunes/:id/tokenized-dataset.tar.zst":  rest.Signed, // where the link leads
 	"GET /finetune/download":                         rest.AnyKey,
 
-	"POST /chat/completions":    rest.AnyKey,
-	"POST /completions":         rest.AnyKey,
-	"POST /admin/models/import": rest.OrgAdmin, // only on the admin socket
+	"POST /chat/completions":      rest.AnyKey,
+	"POST /completions":           rest.AnyKey,
+	"POST /admin/models/import":   rest.OrgAdmin, // only on the admin socket
+	"GET /admin/models/directory": rest.OrgAdmin,
 }
 
 // adminOnly are the operations that the public API must not have.
-var adminOnly = map[string]bool{"POST /admin/models/import": true}
+var adminOnly = map[string]bool{"POST /admin/models/import": true, "GET /admin/models/directory": true}
 
 // privateModel is a model of the default project alone.
 const privateModel = "acme/private"

@@ -22,7 +22,7 @@ import (
 
 func filesCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "files", Short: "Check, upload and list data files"}
-	cmd.AddCommand(checkCommand(), uploadCommand(f), listFilesCommand(f))
+	cmd.AddCommand(checkCommand(f), uploadCommand(f), listFilesCommand(f))
 	return cmd
 }
 

@@ -4,14 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"athanor/engine/demo"
 	"athanor/engine/train/data"
+	"athanor/server/api"
 	"athanor/server/files/dataset"
 )
 
@@ -21,36 +21,58 @@ type checkFlags struct {
 	errors     int
 	validation string
 
-	model     string
-	maxLength int
-	show      int
-	batch     int
-	inputs    bool
+	model                          string
+	maxLength, show, epochs, evals int
+	rank                           int
+	batch, kind                    string
+	inputs, packing                bool
+
+	batchRows int // of batch, 0 = as the job chooses
 }
 
-// modelFlags are those that mean nothing without a model.
-var modelFlags = []string{"max-seq-length", "show", "batch-size", "train-on-inputs"}
+// What is trained, in the flag type.
+const (
+	kindLoRA = "lora"
+	kindFull = "full"
+)
 
-// checkCommand looks into a file without any server.
-func checkCommand() *cobra.Command {
+// batchMax leaves the batch size to the job.
+const batchMax = "max"
+
+// modelFlags are those that mean nothing without a model.
+var modelFlags = []string{"max-seq-length", "show", "batch-size", "train-on-inputs", "n-epochs", "n-evals", "packing", "type", "lora-r"}
+
+// checkCommand looks into a file. Only the name of a model needs the data directory.
+func checkCommand(f *flags) *cobra.Command {
 	var o checkFlags
 	cmd := &cobra.Command{
 		Use: "check FILE", Short: "Check a data file by the rules of its format, without uploading it", Args: cobra.ExactArgs(1),
 		Long: "Check a data file by the rules of its format, without uploading it. With a model, the samples are also\n" +
-			"rendered and tokenized as its training would: how long they are, what is cut, and which tokens are learnt.\n" +
-			"Those are green on a terminal and in ⟦ ⟧ elsewhere.",
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+			"rendered and tokenized as its training would: how long they are, what is cut, and which tokens are learnt,\n" +
+			"which are green on a terminal and in ⟦ ⟧ elsewhere, and about how long the job takes on this machine. The flags of\n" +
+			"the job are those of athanor fine-tunes create.",
+		Example: "  athanor files check data.jsonl --validation held-out.jsonl --model my-model --n-epochs 3 --n-evals 5",
+		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(f, cmd, args[0]) },
 	}
+	o.register(cmd)
+	return cmd
+}
+
+func (o *checkFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.purpose, "purpose", dataset.FineTune, "fine-tune, eval or batch-api")
 	f.IntVar(&o.errors, "errors", 20, "how many errors to print")
 	f.StringVar(&o.validation, "validation", "", "a validation `file` to check too and to compare with FILE")
-	f.StringVar(&o.model, "model", "", "model to tokenize for: its `directory`, or "+demo.Name)
+	f.StringVar(&o.model, "model", "", "model to tokenize for: its `name`, or a directory with its files")
 	f.IntVar(&o.maxLength, "max-seq-length", 0, "tokens after which samples are cut (default: the model's context)")
 	f.IntVar(&o.show, "show", 2, "how many samples to print")
-	f.IntVar(&o.batch, "batch-size", 8, "rows of a batch, to count the steps of an epoch")
 	f.BoolVar(&o.inputs, "train-on-inputs", false, "learn prompts too")
-	return cmd
+	f.StringVar(&o.batch, "batch-size", batchMax, "samples of one pass, or max")
+	f.BoolVar(&o.packing, "packing", true, "several samples in one sequence")
+	f.IntVar(&o.epochs, "n-epochs", api.DefaultEpochs, "times that the data is seen")
+	f.IntVar(&o.evals, "n-evals", 0, "evaluations on the validation file")
+	f.StringVar(&o.kind, "type", kindLoRA, "lora or full")
+	f.IntVar(&o.rank, "lora-r", api.DefaultLoRARank, "rank of the adapter")
 }
 
 // validate checks the flags together.
@@ -62,8 +84,6 @@ func (o *checkFlags) validate(cmd *cobra.Command) error {
 		return fmt.Errorf("model and validation are only for the purpose %s", dataset.FineTune)
 	case o.show < 0 || o.show > data.MaxPreview:
 		return fmt.Errorf("show: must be between 0 and %d", data.MaxPreview)
-	case o.batch < 1:
-		return errors.New("batch-size: must be at least 1")
 	case o.maxLength < 0 || o.maxLength == 1:
 		return errors.New("max-seq-length: must be at least 2")
 	}
@@ -71,6 +91,29 @@ func (o *checkFlags) validate(cmd *cobra.Command) error {
 		if o.model == "" && cmd.Flags().Changed(name) {
 			return fmt.Errorf("%s: needs --model", name)
 		}
+	}
+	return o.validateJob()
+}
+
+// validateJob checks the flags of the job whose time is estimated.
+func (o *checkFlags) validateJob() (err error) {
+	switch {
+	case o.epochs < 1 || o.epochs > api.MaxEpochs:
+		return fmt.Errorf("n-epochs: must be between 1 and %d", api.MaxEpochs)
+	case o.evals < 0 || o.evals > api.MaxEvals:
+		return fmt.Errorf("n-evals: must be between 0 and %d", api.MaxEvals)
+	case o.evals > 0 && o.validation == "":
+		return errors.New("n-evals: needs --validation")
+	case o.kind != kindLoRA && o.kind != kindFull:
+		return fmt.Errorf("type: must be %s or %s, got %q", kindLoRA, kindFull, o.kind)
+	case o.rank < 1 || o.rank > api.MaxLoRARank:
+		return fmt.Errorf("lora-r: must be between 1 and %d", api.MaxLoRARank)
+	}
+	if o.batch == batchMax {
+		return nil
+	}
+	if o.batchRows, err = strconv.Atoi(o.batch); err != nil || o.batchRows < 1 {
+		return fmt.Errorf("batch-size: must be a whole number from 1 on or %s, got %q", batchMax, o.batch)
 	}
 	return nil
 }
@@ -84,7 +127,7 @@ type checked struct {
 	hashes *dataset.Hashes
 }
 
-func (o *checkFlags) run(cmd *cobra.Command, name string) error {
+func (o *checkFlags) run(f *flags, cmd *cobra.Command, name string) error {
 	if err := o.validate(cmd); err != nil {
 		return err
 	}
@@ -107,7 +150,7 @@ func (o *checkFlags) run(cmd *cobra.Command, name string) error {
 	if o.model == "" {
 		return nil
 	}
-	return o.lint(cmd, training, validation)
+	return o.lint(f, cmd, training, validation)
 }
 
 // check checks a file by the rules of its format and prints the report. A file that
@@ -190,16 +233,4 @@ func compare(out io.Writer, training, validation *checked) error {
 		fmt.Fprintf(out, "the last %d and %d lines were not compared\n", training.report.Uncompared, validation.report.Uncompared)
 	}
 	return nil
-}
-
-// modelFiles opens the text files of a model.
-func modelFiles(name string) (fs.FS, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err == nil && info.IsDir():
-		return os.DirFS(name), nil
-	case name == demo.Name:
-		return demo.FS(), nil
-	}
-	return nil, fmt.Errorf("model: %s is neither a directory nor %s; for a model of the server use: athanor fine-tunes preview", name, demo.Name)
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -15,34 +14,29 @@ import (
 )
 
 // lint tokenizes files as training does and prints what comes out.
-func (o *checkFlags) lint(cmd *cobra.Command, training, validation *checked) error {
-	files, err := modelFiles(o.model)
+func (o *checkFlags) lint(f *flags, cmd *cobra.Command, training, validation *checked) error {
+	config, err := f.config(cmd)
 	if err != nil {
 		return err
 	}
-	opt := data.EncodeOptions{Preference: training.report.Format == dataset.Preference, TrainOnInputs: data.InputsAuto, MaxSeqLength: o.maxLength}
-	if o.inputs {
-		opt.TrainOnInputs = data.InputsTrue
+	model, err := openModel(f, cmd, o.model)
+	if err != nil {
+		return err
 	}
-	e, err := data.NewEncoder(files, opt)
+	e, length, err := o.encoder(model, training.report.Format == dataset.Preference)
 	if err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
-	if opt.MaxSeqLength == 0 {
-		opt.MaxSeqLength = e.Context()
-		if e, err = data.NewEncoder(files, opt); err != nil {
-			return fmt.Errorf("model: %w", err)
-		}
-	}
-	var shown []data.PreviewRow
+	var shown []sampleRow
+	var all [2]*data.Counts
 	out := cmd.OutOrStdout()
-	for _, c := range []*checked{training, validation} {
+	for i, c := range []*checked{training, validation} {
 		if c == nil {
 			continue
 		}
 		counts, err := o.count(cmd, e, c, func(line int64, enc *data.Encoded) error {
 			if c == training && line <= int64(o.show) {
-				shown = append(shown, e.Rows(enc)...)
+				shown = append(shown, sampleRows(e.Rows(enc))...)
 			}
 			return nil
 		})
@@ -50,16 +44,42 @@ func (o *checkFlags) lint(cmd *cobra.Command, training, validation *checked) err
 			return err
 		}
 		fmt.Fprintf(out, "\n%s for %s\n", c.name, o.model)
-		printCounts(out, counts, opt.MaxSeqLength)
+		printCounts(out, counts, length)
 		if counts.Samples == 0 {
 			return fmt.Errorf("%s leaves nothing to train on: its samples have the weight 0 or are cut before their answers", c.name)
 		}
-		if c == training {
-			o.printEpoch(out, counts, opt.MaxSeqLength)
-		}
+		all[i] = counts
 	}
-	printRows(out, shown, marks(out))
+	if err := o.printJob(cmd, config, model, length, all[0], all[1]); err != nil {
+		return err
+	}
+	printRows(out, shown, marksFor(out))
 	return nil
+}
+
+// encoder makes samples for a model, of at most length tokens.
+func (o *checkFlags) encoder(m *baseModel, preference bool) (e *data.Encoder, length int, err error) {
+	opt := data.EncodeOptions{Preference: preference, TrainOnInputs: data.InputsAuto, MaxSeqLength: o.maxLength}
+	if o.inputs {
+		opt.TrainOnInputs = data.InputsTrue
+	}
+	if e, err = data.NewEncoder(m.files, opt); err != nil || opt.MaxSeqLength > 0 {
+		return e, opt.MaxSeqLength, err
+	}
+	if opt.MaxSeqLength = e.Context(); m.context > 0 && m.context < opt.MaxSeqLength {
+		opt.MaxSeqLength = m.context
+	}
+	e, err = data.NewEncoder(m.files, opt)
+	return e, opt.MaxSeqLength, err
+}
+
+// sampleRows are the rows of a line.
+func sampleRows(rows []data.PreviewRow) []sampleRow {
+	var out []sampleRow
+	for _, r := range rows {
+		out = append(out, sampleRow{name: cmp.Or(r.Answer, "sample"), tokens: r.Tokens, spans: r.TrainedSpans, learnt: r.NumTrained, truncated: r.Truncated})
+	}
+	return out
 }
 
 func (o *checkFlags) count(cmd *cobra.Command, e *data.Encoder, c *checked, visit func(int64, *data.Encoded) error) (*data.Counts, error) {
@@ -120,74 +140,4 @@ func printHistogram(out io.Writer, c *data.Counts) {
 		bar := strings.Repeat("█", int((k*barWidth+most-1)/most))
 		fmt.Fprintf(out, "  %*d-%-*d  %s %d\n", digits, from, digits, min(from+width-1, last), bar, k)
 	}
-}
-
-// printEpoch prints what one pass over the training data takes.
-func (o *checkFlags) printEpoch(out io.Writer, c *data.Counts, most int) {
-	plain := data.Options{BatchRows: o.batch}
-	packed := data.Options{BatchRows: o.batch, Packing: true, RowLength: most}
-	for _, p := range []struct {
-		name string
-		o    data.Options
-	}{{"epoch", plain}, {"epoch, packed", packed}} {
-		e := c.Epoch(p.o)
-		if p.o.Packing && e.Rows == c.Samples {
-			continue
-		}
-		fmt.Fprintf(out, "steps of one %s: %d with batches of %d, %d tokens\n", p.name, e.Batches, o.batch, e.Tokens)
-	}
-}
-
-// lossMarks stand around tokens that are learnt.
-type lossMarks struct{ begin, end string }
-
-func marks(out io.Writer) lossMarks {
-	if terminal(out) {
-		return lossMarks{"\x1b[32m", "\x1b[0m"}
-	}
-	return lossMarks{"⟦", "⟧"}
-}
-
-// printRows prints samples token by token. Their text comes from anywhere, so nothing
-// in it may steer a terminal.
-func printRows(out io.Writer, rows []data.PreviewRow, m lossMarks) {
-	for i, row := range rows {
-		note := ""
-		if row.Truncated {
-			note = ", cut"
-		}
-		fmt.Fprintf(out, "\n%s %d: %d tokens, %d learnt%s\n", cmp.Or(row.Answer, "sample"), i+1, row.NumTokens, row.NumTrained, note)
-		var b strings.Builder
-		at := 0
-		put := func(to int) {
-			for ; at < to; at++ {
-				b.WriteString(row.Tokens[at])
-			}
-		}
-		text := func(s string) string { return strings.Map(harmless, s) }
-		for _, s := range row.TrainedSpans {
-			put(s[0])
-			before := text(b.String())
-			b.Reset()
-			put(s[1])
-			fmt.Fprint(out, before, m.begin, text(b.String()), m.end)
-			b.Reset()
-		}
-		put(len(row.Tokens))
-		fmt.Fprintln(out, text(b.String()))
-	}
-}
-
-// harmless replaces control characters but for the ends of lines, and the marks that
-// only this program sets.
-func harmless(r rune) rune {
-	switch {
-	case r == '\n':
-		return r
-	case r == '\t':
-		return ' '
-	case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
-		return '\uFFFD'
-	}
-	return r
 }

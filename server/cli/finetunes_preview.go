@@ -4,18 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"athanor/server/api"
-)
-
-// Marks of tokens that carry loss, on a terminal and elsewhere.
-var (
-	colours  = [2]string{"\x1b[32m", "\x1b[0m"}
-	brackets = [2]string{"⟦", "⟧"}
 )
 
 func previewCommand(f *flags) *cobra.Command {
@@ -37,11 +29,8 @@ func previewCommand(f *flags) *cobra.Command {
 				if err := c.call(cmd.Context(), http.MethodPost, "/fine-tunes/preview", in, &out); err != nil {
 					return err
 				}
-				marks := brackets
-				if terminal(cmd.OutOrStdout()) {
-					marks = colours
-				}
-				return showPreview(cmd.OutOrStdout(), &out, marks)
+				showPreview(cmd.OutOrStdout(), &out, marksFor(cmd.OutOrStdout()))
+				return nil
 			})
 		},
 	}
@@ -55,30 +44,11 @@ func previewCommand(f *flags) *cobra.Command {
 }
 
 // showPreview prints the tokens of samples, with marks around those that are learnt.
-func showPreview(out io.Writer, p *api.FineTunePreview, marks [2]string) error {
+func showPreview(out io.Writer, p *api.FineTunePreview, marks lossMarks) {
 	fmt.Fprintf(out, "%s, %s format, at most %d tokens\n", p.Model, p.DatasetFormat, p.MaxSeqLength)
-	for i, row := range p.Rows {
-		note := ""
-		if row.Truncated {
-			note = ", cut"
-		}
-		fmt.Fprintf(out, "\nsample %d: %d tokens, %d learnt%s\n", i+1, row.NumTokens, row.NumTrainedTokens, note)
-		var b strings.Builder
-		for n, token := range row.Tokens {
-			if slices.ContainsFunc(row.TrainedSpans, func(s [2]int) bool { return s[0] == n }) {
-				b.WriteString(marks[0])
-			}
-			for j, line := range strings.Split(token, "\n") {
-				if j > 0 {
-					b.WriteByte('\n')
-				}
-				b.WriteString(printable(line))
-			}
-			if slices.ContainsFunc(row.TrainedSpans, func(s [2]int) bool { return s[1] == n+1 }) {
-				b.WriteString(marks[1])
-			}
-		}
-		fmt.Fprintln(out, b.String())
+	var rows []sampleRow
+	for _, r := range p.Rows {
+		rows = append(rows, sampleRow{name: "sample", tokens: r.Tokens, spans: r.TrainedSpans, learnt: r.NumTrainedTokens, truncated: r.Truncated})
 	}
-	return nil
+	printRows(out, rows, marks)
 }

@@ -325,10 +325,8 @@ func TestShowPreview(t *testing.T) {
 	var out bytes.Buffer
 	p := &api.FineTunePreview{Model: "m", DatasetFormat: "instruction", MaxSeqLength: 16, Rows: []api.FineTunePreviewRow{{
 		Tokens: []string{"ask", "\n", "ans", "wer", "\x1b[2J"}, TrainedSpans: [][2]int{{2, 4}}, NumTokens: 5, NumTrainedTokens: 2, Truncated: true}}}
-	if err := showPreview(&out, p, brackets); err != nil {
-		t.Fatal(err)
-	}
-	if want := "sample 1: 5 tokens, 2 learnt, cut\nask\n⟦answer⟧[2J\n"; !strings.HasSuffix(out.String(), want) {
+	showPreview(&out, p, marksFor(&out))
+	if want := "m, instruction format, at most 16 tokens\n\nsample 1: 5 tokens, 2 learnt, cut\nask\n⟦answer⟧\uFFFD[2J\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
