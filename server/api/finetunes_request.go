@@ -94,18 +94,23 @@ func (n *NamedTwice) merge() error {
 		{"tracker_name", &n.TrackerName, n.WandbName, "wandb_name"},
 		{"tracker_entity", &n.TrackerEntity, n.WandbEntity, "wandb_entity"},
 	} {
-		if *p.first != nil && p.second != nil && **p.first != *p.second {
+		first, second := given(*p.first), given(p.second)
+		if first != nil && second != nil && *first != *second {
 			return Invalid(p.name, "%s and %s differ; give one of them", p.name, p.secondNamed)
 		}
-		if *p.first == nil {
-			*p.first = p.second
-		}
-		// Clients send "" for what their users left out.
-		if *p.first != nil && **p.first == "" {
-			*p.first = nil
+		if *p.first = first; first == nil {
+			*p.first = second
 		}
 	}
 	return nil
+}
+
+// given is nil for "", which clients send for what their users left out.
+func given(s *string) *string {
+	if s != nil && *s == "" {
+		return nil
+	}
+	return s
 }
 
 // TrainingType is {"type": "Full"} or {"type": "Lora", ...}; requests may also

@@ -347,13 +347,14 @@ func (r *FineTuneRequest) validateSource() error {
 	}
 	for _, f := range []text{{"from_hub_model", r.FromHubModel}, {"hub_output_repo_name", r.HubOutputRepoName}} {
 		if f.value != nil && !repository(*f.value) {
-			return Invalid(f.name, "%s must be the name of a repository like owner/name, got %.200q", f.name, *f.value)
+			return Invalid(f.name, "%s must be the name of a repository, like owner/name or name, got %.200q", f.name, *f.value)
 		}
 	}
-	for _, f := range []text{{"hub_model_revision", r.HubModelRevision}, {"hub_api_token", r.HubAPIToken}} {
-		if f.value != nil && !line(*f.value) {
-			return Invalid(f.name, "%s must be printable text of at most %d bytes without spaces", f.name, MaxSecret)
-		}
+	if v := r.HubModelRevision; v != nil && (!line(*v) || len(*v) > maxRevision || strings.Contains(*v, "..") || strings.Contains(*v, `\`)) {
+		return Invalid("hub_model_revision", "hub_model_revision must be a branch, a tag or a commit, got %.200q", *v)
+	}
+	if t := r.HubAPIToken; t != nil && !line(*t) {
+		return Invalid("hub_api_token", "hub_api_token must be printable text of at most %d bytes without spaces", MaxSecret)
 	}
 	if r.HubOutputRepoName != nil && r.HubAPIToken == nil {
 		return Invalid("hub_api_token", "hub_output_repo_name needs hub_api_token")
@@ -367,10 +368,16 @@ type text struct {
 	value *string
 }
 
-// repository reports whether s looks like owner/name.
+// Limits of what a hub has names for, in bytes.
+const (
+	maxRepository = 96 // of an owner or a name
+	maxRevision   = 256
+)
+
+// repository reports whether s looks like owner/name or name.
 func repository(s string) bool {
 	owner, name, found := strings.Cut(s, "/")
-	return found && len(s) <= 200 && plain(owner) && plain(name)
+	return plain(owner) && (!found || plain(name))
 }
 
 func plain(s string) bool {
@@ -379,7 +386,7 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	return s != "" && s[0] != '.' && !strings.Contains(s, "..")
+	return s != "" && len(s) <= maxRepository && s[0] != '.' && !strings.Contains(s, "..")
 }
 
 // line reports whether s can be part of a header: visible ASCII.
@@ -398,8 +405,9 @@ func (r *FineTuneRequest) validateTracker() error {
 	}
 	if b := r.TrackerBaseURL; b != nil {
 		u, err := url.Parse(*b)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(*b) > 2000 {
-			return Invalid("tracker_base_url", "tracker_base_url must be a URL like https://tracker.example.com, without a user")
+		// Paths are put behind it, which a query or a fragment would swallow.
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(*b) > 1000 || strings.ContainsAny(*b, "?#") {
+			return Invalid("tracker_base_url", "tracker_base_url must be a URL like https://tracker.example.com, without a user and a query")
 		}
 	}
 	const most = 128

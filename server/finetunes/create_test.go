@@ -118,7 +118,14 @@ var refusals = []refusal{
 	{"project with a slash", fields{"wandb_project_name": "a/b"}, "tracker_project_name", "none of"},
 	{"no tracker", fields{"wandb_api_key": "key"}, "tracker_api_key", "not supported"},
 	{"no hub", fields{"from_hf_model": "a/b"}, "from_hub_model", "not supported"},
-	{"repository without an owner", fields{"from_hf_model": "model"}, "from_hub_model", "owner/name"},
+	{"tracker with a query", fields{"wandb_base_url": "https://x.example/?a=b"}, "tracker_base_url", "a query"},
+	{"tracker with an empty query", fields{"wandb_base_url": "https://x.example?"}, "tracker_base_url", "a query"},
+	{"tracker with a fragment", fields{"wandb_base_url": "https://x.example/#a"}, "tracker_base_url", "a query"},
+	{"tracker of another scheme", fields{"wandb_base_url": "ftp://x.example"}, "tracker_base_url", "must be a URL"},
+	{"repository of three parts", fields{"from_hf_model": "a/b/c"}, "from_hub_model", "owner/name"},
+	{"repository that no hub can have", fields{"hf_output_repo_name": "a/" + strings.Repeat("b", 97), "hf_api_token": "x"}, "hub_output_repo_name", "owner/name"},
+	{"revision that climbs", fields{"from_hf_model": "a/b", "hf_model_revision": "a/../b"}, "hub_model_revision", "a branch, a tag or a commit"},
+	{"revision too long", fields{"from_hf_model": "a/b", "hf_model_revision": strings.Repeat("b", 257)}, "hub_model_revision", "a branch"},
 	{"repository that climbs", fields{"hf_output_repo_name": "a/../b", "hf_api_token": "x"}, "hub_output_repo_name", "owner/name"},
 	{"output without a token", fields{"hf_output_repo_name": "a/b"}, "hub_api_token", "needs hub_api_token"},
 	{"revision alone", fields{"hf_model_revision": "main"}, "hub_model_revision", "needs from_hub_model"},
@@ -208,7 +215,8 @@ func TestBothSpellings(t *testing.T) {
 			func(f api.FineTune) bool {
 				return *f.TrainingMethod.SimPOGamma == 0.5 && *f.TrainingMethod.ReferenceFree && *f.TrainingMethod.NormalizeByLength
 			}},
-		"tracker": {[]fields{{"tracker_project_name": "p", "tracker_name": "n"}, {"wandb_project_name": "p", "wandb_name": "n"}, {"wandb_project_name": "p", "tracker_project_name": "p", "wandb_name": "n"}},
+		"tracker": {[]fields{{"tracker_project_name": "p", "tracker_name": "n"}, {"wandb_project_name": "p", "wandb_name": "n"}, {"wandb_project_name": "p", "tracker_project_name": "p", "wandb_name": "n"},
+			{"tracker_project_name": "", "wandb_project_name": "p", "tracker_name": "n", "wandb_name": ""}},
 			func(f api.FineTune) bool {
 				return *f.TrackerProjectName == "p" && *f.WandbProjectName == "p" && *f.TrackerName == "n" && *f.WandbName == "n"
 			}},

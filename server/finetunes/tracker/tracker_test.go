@@ -374,18 +374,3 @@ func TestHeartbeat(t *testing.T) {
 		t.Errorf("%d lines, complete %v", len(s.lines), s.complete)
 	}
 }
-
-func TestValidateURL(t *testing.T) {
-	tests := []struct {
-		url  string
-		good bool
-	}{
-		{"https://tracker.example", true}, {"http://10.0.0.7:8080/wandb/", true}, {"tracker.example", false}, {"ftp://a", false},
-		{"https://key@tracker.example", false}, {"https://tracker.example/?a=b", false}, {"", false}, {"https://", false},
-	}
-	for _, tt := range tests {
-		if err := tracker.ValidateURL(tt.url); (err == nil) != tt.good {
-			t.Errorf("%q: %v", tt.url, err)
-		}
-	}
-}
