@@ -36,10 +36,9 @@ func (s *Service) remove(ctx context.Context, job resource.Job) error {
 	if err := s.cleanUp(id); err != nil {
 		return err
 	}
-	if f.Tokenized != nil {
-		if err := s.Objects.Delete(ctx, f.Tokenized.ObjectKey); err != nil {
-			return fmt.Errorf("delete the tokenized dataset of %s: %w", id, err)
-		}
+	// A job that was cancelled, or whose process died, may have stored it unnoted.
+	if err := s.Objects.Delete(ctx, archiveKey(id)); err != nil {
+		return fmt.Errorf("delete the tokenized dataset of %s: %w", id, err)
 	}
 	files, err := s.unregister(ctx, f)
 	if err != nil {

@@ -69,7 +69,7 @@ func (s *Service) Tokenized(_ context.Context, r *api.FineTuneIDRequest) (*rest.
 	var a *resource.FineTuneArchive
 	err := s.DB.View(func(tx *store.Tx) error {
 		f, err := store.FineTunes.Get(tx, r.ID)
-		if errors.Is(err, store.ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && f.Deleted {
 			return api.NotFound("no fine-tuning job %.80q", r.ID)
 		}
 		if err == nil {

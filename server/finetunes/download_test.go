@@ -240,7 +240,7 @@ func TestDownload(t *testing.T) {
 		{"ft_id=ft-hub&checkpoint=merged", "proj-1", 200, "hub merged"},
 		{"ft_id=ft-hub&checkpoint=adapter", "proj-1", 200, "hub adapter"},
 		{"ft_id=ft-running", "proj-1", 404, "its status is running"},
-		{"ft_id=ft-lora", "proj-2", 403, "another project"},
+		{"ft_id=ft-lora", "proj-2", 404, "no fine-tuning job"},
 		{"ft_id=ft-none", "proj-1", 404, "no fine-tuning job"},
 		{"", "proj-1", 400, "ft_id"},
 		{"ft_id=ft-lora&checkpoint=best", "proj-1", 400, "merged, adapter or model_output_path"},
@@ -306,7 +306,7 @@ func TestTokenizedDataset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp, _ := s.get(at, "proj-2", ""); resp.StatusCode != 403 {
+	if resp, _ := s.get(at, "proj-2", ""); resp.StatusCode != 404 {
 		t.Errorf("another project got %d", resp.StatusCode)
 	}
 	_, data := s.get(at, "proj-1", "")
@@ -325,9 +325,58 @@ func TestTokenizedDataset(t *testing.T) {
 			t.Errorf("%s: got %d", name, resp.StatusCode)
 		}
 	}
+	deleted := func(yes bool) {
+		err := s.DB.Update(t.Context(), func(tx *store.Tx) error {
+			_, err := store.FineTunes.Update(tx, "ft-1", func(f *resource.FineTune) error { f.Deleted = yes; return nil })
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	deleted(true)
+	if resp, _ := s.get(link.URL, "", ""); resp.StatusCode != 404 {
+		t.Errorf("of a deleted job: got %d", resp.StatusCode)
+	}
+	deleted(false)
 	s.clock.Advance(time.Hour)
 	if resp, data := s.get(link.URL, "", ""); resp.StatusCode != 401 || !strings.Contains(string(data), "expired") {
 		t.Errorf("after an hour: %d %s", resp.StatusCode, data)
+	}
+}
+
+// TestManyRows has a job with more rows than one answer gives.
+func TestManyRows(t *testing.T) {
+	s := newShelf(t)
+	s.job(&resource.FineTune{ID: "ft-1"})
+	const rows = maxTrainRows + 7
+	err := s.DB.Update(t.Context(), func(tx *store.Tx) error {
+		for step := 1; step <= rows; step++ {
+			if err := putMetrics(tx, &resource.FineTuneMetrics{Job: "ft-1", Step: step, At: s.Kit.Now()}); err != nil {
+				return err
+			}
+		}
+		return putMetrics(tx, &resource.FineTuneMetrics{Job: "ft-1", Step: rows, Eval: true, At: s.Kit.Now()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := rest.WithCaller(t.Context(), &rest.Principal{ProjectID: "proj-1"})
+	beyond, from := rows, rows-10
+	for name, tt := range map[string]struct {
+		req  api.FineTuneMetricsRequest
+		want int
+	}{
+		"all": {api.FineTuneMetricsRequest{ID: "ft-1"}, maxTrainRows + 1}, "a resolution above": {api.FineTuneMetricsRequest{ID: "ft-1", Resolution: &beyond}, maxTrainRows + 1},
+		"a part": {api.FineTuneMetricsRequest{ID: "ft-1", StepFrom: &from}, 12},
+	} {
+		got, err := s.Metrics(ctx, &tt.req)
+		if err != nil || len(got.Metrics) != tt.want {
+			t.Fatalf("%s: %d rows, %v, want %d", name, len(got.Metrics), err, tt.want)
+		}
+		if last := got.Metrics[tt.want-2]; last[trainStep] != rows || got.Metrics[tt.want-1][evalStep] != rows {
+			t.Errorf("%s: the last rows are not among them", name)
+		}
 	}
 }
 

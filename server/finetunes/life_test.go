@@ -299,7 +299,7 @@ func TestBusyMachine(t *testing.T) {
 	w := newWorld(t)
 	w.trainer.Busy = func(run int) error {
 		if run <= 2 {
-			return &engine.BusyError{Reason: "another job trains"}
+			return &engine.BusyError{Reason: fmt.Sprintf("another job trains, %d GiB are free", run)}
 		}
 		return nil
 	}
@@ -371,12 +371,19 @@ func TestDelete(t *testing.T) {
 	if len(w.weights.release) != 5 { // three of the merged model, two of the checkpoint
 		t.Errorf("released %+v", w.weights.release)
 	}
-	list, err := w.objects.List(t.Context(), "fine-tunes/", "", 0)
-	if err != nil || len(list) != 0 {
-		t.Errorf("left %+v, %v", list, err)
+	archives := func() {
+		t.Helper()
+		if list, err := w.objects.List(t.Context(), "fine-tunes/", "", 0); err != nil || len(list) != 0 {
+			t.Errorf("left %+v, %v", list, err)
+		}
 	}
+	archives()
 
 	g := w.create(nil)
+	// As a process leaves it that died before it could note it.
+	if _, err := w.objects.Put(t.Context(), "fine-tunes/"+g.ID+"/tokenized_dataset.tar.zst", strings.NewReader("rows"), 4); err != nil {
+		t.Fatal(err)
+	}
 	w.call("DELETE", "/fine-tunes/"+g.ID+"?force=true", nil, &out)
 	w.settle()
 	var id string
@@ -396,6 +403,7 @@ func TestDelete(t *testing.T) {
 			t.Errorf("job %s: %d", id, code)
 		}
 	}
+	archives()
 	var left api.FineTuneList
 	w.call("GET", "/fine-tunes", nil, &left)
 	if len(left.Data) != 0 {

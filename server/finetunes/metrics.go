@@ -16,88 +16,86 @@ const (
 	evalStep  = "eval/global_step"
 )
 
+// maxTrainRows bounds the rows of training in one answer, also when the client names
+// no resolution, or a higher one. A client that wants more of them asks in parts, by
+// global_step_from and global_step_to. There are at most api.MaxEvals of evaluations.
+const maxTrainRows = 20000
+
 // Metrics answers GET /fine-tunes/{id}/metrics in the order of steps.
 func (s *Service) Metrics(ctx context.Context, r *api.FineTuneMetricsRequest) (*api.FineTuneMetrics, error) {
-	var rows []*resource.FineTuneMetrics
+	most := maxTrainRows
+	if r.Resolution != nil {
+		most = min(most, *r.Resolution)
+	}
+	out := &api.FineTuneMetrics{Metrics: []map[string]float64{}}
 	err := s.DB.View(func(tx *store.Tx) error {
 		f, err := find(tx, r.ID, rest.Caller(ctx).ProjectID)
 		if err != nil {
 			return err
 		}
-		rows, err = readMetrics(ctx, tx, f.ID, func(m *resource.FineTuneMetrics) bool { return wanted(r, m) })
-		return err
+		// Counted first: a job may have more rows than shall be in memory at once.
+		total := 0
+		err = eachMetrics(ctx, tx, f.ID, func(m *resource.FineTuneMetrics) {
+			if !m.Eval && wanted(r, m) {
+				total++
+			}
+		})
+		if err != nil {
+			return err
+		}
+		pick := thinned(total, most)
+		return eachMetrics(ctx, tx, f.ID, func(m *resource.FineTuneMetrics) {
+			if wanted(r, m) && (m.Eval || pick()) {
+				out.Metrics = append(out.Metrics, wireMetrics(m))
+			}
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	if r.Resolution != nil {
-		rows = thin(rows, *r.Resolution)
-	}
-	out := &api.FineTuneMetrics{Metrics: []map[string]float64{}}
-	for _, m := range rows {
-		out.Metrics = append(out.Metrics, wireMetrics(m))
-	}
-	return out, nil
+	return out, err
 }
 
-// readMetrics lists the rows of a job that keep approves of.
-func readMetrics(ctx context.Context, tx *store.Tx, id resource.FineTuneID, keep func(*resource.FineTuneMetrics) bool) ([]*resource.FineTuneMetrics, error) {
-	var rows []*resource.FineTuneMetrics
+// eachMetrics gives the rows of a job to do, in the order of steps.
+func eachMetrics(ctx context.Context, tx *store.Tx, id resource.FineTuneID, do func(*resource.FineTuneMetrics)) error {
 	for page := (store.Page{Prefix: []byte(string(id) + " "), Limit: 1000}); ; {
 		list, next, err := store.FineTuneMetrics.List(tx, "", page)
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read metrics of %s: %w", id, err)
+			return fmt.Errorf("read metrics of %s: %w", id, err)
 		}
 		for _, m := range list {
-			if keep(m) {
-				rows = append(rows, m)
-			}
+			do(m)
 		}
 		if page.After = next; next == "" {
-			return rows, nil
+			return nil
 		}
+	}
+}
+
+// thinned says of each of total rows, in their order, whether it is one of at most n
+// that are evenly spread, with the first and the last among them.
+func thinned(total, n int) (pick func() bool) {
+	seen, taken := 0, 0
+	return func() bool {
+		// The k-th of n samples is the row at k*(total-1)/(n-1); of one, the last.
+		next := total - 1
+		switch {
+		case total <= n:
+			next = seen
+		case n > 1:
+			next = taken * (total - 1) / (n - 1)
+		}
+		picked := seen == next
+		if seen++; picked {
+			taken++
+		}
+		return picked
 	}
 }
 
 func wanted(r *api.FineTuneMetricsRequest, m *resource.FineTuneMetrics) bool {
 	return !(r.StepFrom != nil && m.Step < *r.StepFrom || r.StepTo != nil && m.Step > *r.StepTo ||
 		r.LoggedFrom != nil && m.At.Before(*r.LoggedFrom) || r.LoggedTo != nil && m.At.After(*r.LoggedTo))
-}
-
-// thin keeps at most n rows of training, evenly spread with the first and the last
-// among them, and all rows of evaluations.
-func thin(rows []*resource.FineTuneMetrics, n int) []*resource.FineTuneMetrics {
-	total := 0
-	for _, m := range rows {
-		if !m.Eval {
-			total++
-		}
-	}
-	if total <= n {
-		return rows
-	}
-	var out []*resource.FineTuneMetrics
-	seen, taken := 0, 0
-	for _, m := range rows {
-		if m.Eval {
-			out = append(out, m)
-			continue
-		}
-		// The k-th of n samples is the row at k*(total-1)/(n-1); of one, the last.
-		next := total - 1
-		if n > 1 {
-			next = taken * (total - 1) / (n - 1)
-		}
-		if seen == next {
-			out = append(out, m)
-			taken++
-		}
-		seen++
-	}
-	return out
 }
 
 func wireMetrics(m *resource.FineTuneMetrics) map[string]float64 {

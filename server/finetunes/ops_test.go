@@ -61,6 +61,54 @@ func TestAccessOfEveryOperation(t *testing.T) {
 	}
 }
 
+// TestOtherProjectsSeeNothing asks with the key of another project for everything of
+// a completed job: nothing can be told from what does not exist.
+func TestOtherProjectsSeeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	f := w.create(fields{"n_checkpoints": 2})
+	w.settle()
+	own := w.file(sample, func(f *resource.File) { f.ProjectID = "proj-2" })
+	job := func(rest string) [2]string { return [2]string{"GET", "/fine-tunes/ID" + rest} }
+	for _, op := range [][2]string{
+		job(""), job("/events"), job("/checkpoints"), job("/metrics"), job("/download-tokenized-dataset"), {"DELETE", "/fine-tunes/ID"},
+		{"POST", "/fine-tunes/ID/cancel"}, {"DELETE", "/fine-tunes/ID?force=true"}, {"GET", "/finetune/download?ft_id=ID"}, {"GET", "/finetune/download?ft_id=ID&checkpoint_step=4"},
+	} {
+		ask := func(id string) (int, string) {
+			code, body := w.send(op[0], strings.Replace(op[1], "ID", id, 1), "", "other-key")
+			return code, strings.ReplaceAll(body, id, "ID")
+		}
+		code, body := ask(f.ID)
+		if unknown, words := ask("ft-nobody"); code != 404 || code != unknown || body != words {
+			t.Errorf("%s %s: %d %s; for a job that nobody has: %d %s", op[0], op[1], code, body, unknown, words)
+		}
+	}
+	for _, tt := range []struct {
+		method, target, body string
+		code                 int
+	}{
+		{"GET", "/fine-tunes/lineage?model=" + f.ModelOutputName, "", 404},
+		{"GET", "/fine-tunes/models/limits?model_name=" + f.ModelOutputName, "", 404},
+		{"POST", "/fine-tunes", fmt.Sprintf(`{"training_file":%q,"from_checkpoint":%q}`, own, f.ID), 400},
+		{"POST", "/fine-tunes", fmt.Sprintf(`{"training_file":%q,"from_checkpoint":"%s:4"}`, own, f.ModelOutputName), 400},
+		{"POST", "/fine-tunes", fmt.Sprintf(`{"training_file":%q,"model":%q}`, own, f.ModelOutputName), 404},
+		{"POST", "/fine-tunes", fmt.Sprintf(`{"training_file":%q,"model":"lab/base"}`, f.TrainingFile), 400},
+		{"POST", "/fine-tunes/estimate-price", fmt.Sprintf(`{"training_file":%q,"model":"lab/base"}`, f.TrainingFile), 400},
+		{"POST", "/fine-tunes/preview", fmt.Sprintf(`{"training_file":%q,"model":"lab/base"}`, f.TrainingFile), 404},
+		{"POST", "/fine-tunes/preview", fmt.Sprintf(`{"training_file":%q,"model":%q}`, own, f.ModelOutputName), 404},
+	} {
+		if code, body := w.send(tt.method, tt.target, tt.body, "other-key"); code != tt.code {
+			t.Errorf("%s %s %s: %d %s", tt.method, tt.target, tt.body, code, body)
+		}
+	}
+	if _, body := w.send("GET", "/fine-tunes", "", "other-key"); body != `{"data":[]}` {
+		t.Errorf("listed: %s", body)
+	}
+	if got := w.job(f.ID); got.Status != "completed" {
+		t.Errorf("the job is %s now", got.Status)
+	}
+}
+
 // TestRecordAndWire fills a record and looks for each of its parameters in the
 // response, under each name that it has there.
 func TestRecordAndWire(t *testing.T) {

@@ -171,7 +171,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// wait notes that the machine has no room for the job now.
+// wait notes that the machine has no room for the job now, with one event for all
+// its tries until there is room.
 func (r *run) wait(ctx context.Context, reason string) error {
 	return r.update(ctx, func(tx *store.Tx, f *resource.FineTune, now time.Time) error {
 		if f.Status == resource.FineTuneRunning {
@@ -179,10 +180,10 @@ func (r *run) wait(ctx context.Context, reason string) error {
 				return err
 			}
 		}
-		if f.Progress.QueuedBecause == reason {
-			return nil
+		first := f.Progress.QueuedBecause == ""
+		if f.Progress.QueuedBecause = reason; !first {
+			return nil // reasons have figures in them that are new each time
 		}
-		f.Progress.QueuedBecause = reason
 		return appendEvent(tx, f.ID, &resource.FineTuneEvent{Type: eventPending, Level: levelInfo, Message: "Waiting for the machine: " + reason, At: now})
 	})
 }

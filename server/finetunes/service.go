@@ -62,12 +62,15 @@ type Traits struct {
 	Reasoning     bool     // the chat template knows reasoning
 }
 
-// Previewer tokenizes the first samples of a dataset as the training would.
+// Previewer tokenizes samples of a dataset as the training would.
 type Previewer interface {
 	// Preview reads samples of a file of type typ from r, at most rows, with the
 	// tokenizer and template in modelDir. Errors are *engine.DataError or
 	// *engine.RequestError where the user can mend them.
 	Preview(ctx context.Context, modelDir string, r io.Reader, opt PreviewOptions) (*api.FineTunePreview, error)
+	// Tokens counts the tokens of all of the file's lines likewise. It is quick: of a
+	// large file it reads the beginning and concludes from that. Rows does not matter.
+	Tokens(ctx context.Context, modelDir string, r io.Reader, lines int64, opt PreviewOptions) (int64, error)
 }
 
 // PreviewOptions decide what a preview shows.
@@ -190,14 +193,12 @@ func (s *Service) Job(ctx context.Context, id string) (f *resource.FineTune, err
 	return f, err
 }
 
-// find reads a job of a project.
+// find reads a job of a project. That of another project cannot be told from one
+// that does not exist.
 func find(tx *store.Tx, id, project string) (*resource.FineTune, error) {
 	f, err := store.FineTunes.Get(tx, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound), err == nil && f.Deleted:
+	if errors.Is(err, store.ErrNotFound) || err == nil && (f.Deleted || string(f.ProjectID) != project) {
 		return nil, api.NotFound("no fine-tuning job %.80q", id)
-	case err == nil && string(f.ProjectID) != project:
-		return nil, api.Forbidden("the fine-tuning job belongs to another project")
 	}
 	return f, err
 }
