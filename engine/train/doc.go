@@ -19,7 +19,7 @@
 //
 // It is one mean over all passes of the step, not a mean of means: supervised,
 // the sum of weighted negative log-probabilities by the sum of the weights;
-// with preferences, the sum over pairs by their number. So packing, batch size
+// with preferences, the weighted sum over pairs by their weights. So packing, batch size
 // and accumulation change neither the loss nor the gradient of the same samples.
 //
 // # The work directory

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"athanor/engine"
 	"athanor/engine/train/data"
 )
 
 // preference is direct preference optimisation and its relatives. For a pair
-// with answers of total weight |c| and |r|:
+// with answers of |c| and |r| tokens:
 //
 //	s(x)   = log p(x), minus the reference's log p(x) unless ReferenceFree,
 //	         divided by |x| with NormalizeByLength
@@ -19,7 +20,8 @@ import (
 //
 // Rafailov and others 2023 (arXiv:2305.18290); the likelihood term is from
 // Pang and others 2024 (arXiv:2404.19733), the margin without a reference from
-// Meng and others 2024 (arXiv:2405.14734). Rewards are Beta * s.
+// Meng and others 2024 (arXiv:2405.14734). Rewards are Beta * s. The weight of a
+// sample is that of its pair's loss and changes nothing inside of it.
 type preference struct {
 	options    engine.DPO
 	references *references // nil without a reference
@@ -35,18 +37,17 @@ func newPreference(o engine.DPO, r *references) *preference {
 // needsReference says whether the starting weights have a part in the loss.
 func needsReference(o *engine.DPO) bool { return o != nil && !o.ReferenceFree && o.SimPOGamma == 0 }
 
-// sequence is one answer: its weighted log-probability and its total weight.
-type sequence struct{ logp, weight float64 }
+// sequence is one answer: its log-probability and its number of tokens.
+type sequence struct{ logp, length float64 }
 
 // sequences sums up the rows of a batch.
 func sequences(b *data.Batch, logp []float32) []sequence {
 	out := make([]sequence, b.Rows)
 	for row := range out {
 		for i := row * b.Length; i < (row+1)*b.Length; i++ {
-			w := float64(b.Weights[i])
-			if w != 0 {
-				out[row].logp += w * float64(logp[i])
-				out[row].weight += w
+			if b.Weights[i] != 0 {
+				out[row].logp += float64(logp[i])
+				out[row].length++
 			}
 		}
 	}
@@ -56,6 +57,7 @@ func sequences(b *data.Batch, logp []float32) []sequence {
 // verdict is the loss of one pair and its derivatives by the negative
 // log-probabilities of the two answers.
 type verdict struct {
+	weight                 float64 // of the pair
 	loss                   float64
 	chosen, rejected       float64 // rewards
 	byChosen, byRejected   float64
@@ -67,8 +69,8 @@ type verdict struct {
 func (p *preference) judge(chosen, rejected sequence, refs [2]float64) verdict {
 	o := p.options
 	scale := func(s sequence) float64 {
-		if o.NormalizeByLength && s.weight > 0 {
-			return o.Beta / s.weight
+		if o.NormalizeByLength && s.length > 0 {
+			return o.Beta / s.length
 		}
 		return o.Beta
 	}
@@ -82,9 +84,9 @@ func (p *preference) judge(chosen, rejected sequence, refs [2]float64) verdict {
 	v.loss = softplus(-margin)
 	wrong := 1 / (1 + math.Exp(margin)) // -d loss / d margin
 	v.byChosen, v.byRejected = wrong*scale(chosen), -wrong*scale(rejected)
-	if chosen.weight > 0 {
-		v.loss -= o.RPOAlpha * chosen.logp / chosen.weight
-		v.byChosen += o.RPOAlpha / chosen.weight
+	if chosen.length > 0 {
+		v.loss -= o.RPOAlpha * chosen.logp / chosen.length
+		v.byChosen += o.RPOAlpha / chosen.length
 	}
 	return v
 }
@@ -112,6 +114,7 @@ func (p *preference) verdicts(b *data.Batch, logp []float32) ([]verdict, error) 
 			}
 		}
 		list[i] = p.judge(rows[2*i], rows[2*i+1], refs)
+		list[i].weight = float64(slices.Max(b.Weights[2*i*b.Length : 2*(i+1)*b.Length]))
 	}
 	return list, nil
 }
@@ -142,8 +145,9 @@ func (p *preference) measure(ctx context.Context, m model, b *data.Batch) (tally
 	return p.tally(b, list), err
 }
 
-// weightsOf is the weight of each log-probability in the gradient of the sum
-// of the losses.
+// weightsOf is the weight of each log-probability in the gradient of the
+// weighted sum of the losses. All tokens of a pair that carry loss have its
+// weight.
 func weightsOf(b *data.Batch, list []verdict) []float32 {
 	out := make([]float32, len(b.Weights))
 	for i, w := range b.Weights {
@@ -158,15 +162,16 @@ func weightsOf(b *data.Batch, list []verdict) []float32 {
 }
 
 func (p *preference) tally(b *data.Batch, list []verdict) tally {
-	t := tally{count: float64(len(list)), tokens: tokensOf(b)}
+	t := tally{tokens: tokensOf(b)}
 	for _, v := range list {
-		t.loss += v.loss
-		t.chosen += v.chosen
-		t.rejected += v.rejected
-		t.logpChosen += v.logChosen
-		t.logpRejected += v.logRejected
+		t.count += v.weight
+		t.loss += v.weight * v.loss
+		t.chosen += v.weight * v.chosen
+		t.rejected += v.weight * v.rejected
+		t.logpChosen += v.weight * v.logChosen
+		t.logpRejected += v.weight * v.logRejected
 		if v.chosen > v.rejected {
-			t.correct++
+			t.correct += v.weight
 		}
 	}
 	return t

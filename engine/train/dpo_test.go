@@ -2,10 +2,12 @@ package train
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"athanor/engine"
+	"athanor/engine/compute/computetest"
 	"athanor/engine/refexec"
 	"athanor/engine/train/data"
 )
@@ -138,5 +140,48 @@ func TestReferencesKnowRows(t *testing.T) {
 	}
 	if _, err := prepare("another key", source); err != nil || m.calls != 6 {
 		t.Errorf("%d passes for another job: %v", m.calls, err)
+	}
+}
+
+// TestPairWeights compares a pair of weight 3 beside one of weight 1 with four
+// pairs of weight 1: the same mean loss, rewards and gradient.
+func TestPairWeights(t *testing.T) {
+	batch := func(weights ...float32) *data.Batch {
+		b := &data.Batch{Rows: 2 * len(weights), Length: 2}
+		for k, w := range weights {
+			for _, target := range []int32{1, 2, 3, 0} { // the rejected answer has one token
+				target += int32(4 * min(k, 1))
+				b.Tokens, b.Targets, b.Segments = append(b.Tokens, target), append(b.Targets, target), append(b.Segments, 0)
+				b.Positions, b.Weights = append(b.Positions, 0), append(b.Weights, w)
+			}
+			b.Weights[len(b.Weights)-1] = 0
+		}
+		return b
+	}
+	for _, o := range []engine.DPO{
+		{Beta: 0.5, RPOAlpha: 0.3, ReferenceFree: true}, {Beta: 0.5, NormalizeByLength: true, ReferenceFree: true}, {Beta: 1, SimPOGamma: 0.5},
+	} {
+		var means []float64
+		var gradients [][]float32
+		for _, b := range []*data.Batch{batch(1, 3), batch(1, 1, 1, 1)} {
+			m := newQuadratic(t, refexec.New())
+			p := newPreference(o, nil)
+			total, err := p.learn(t.Context(), m, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			metrics := map[string]float64{}
+			p.report(total, trainPrefix, metrics)
+			means = append(means, total.count, total.mean(), metrics["train/rewards/margins"], metrics["train/logps/rejected"])
+			gradients = append(gradients, append(slices.Clone(computetest.Floats(m.params[0].Grad)), computetest.Floats(m.params[1].Grad)...))
+		}
+		for i := range 4 {
+			near(t, "mean", means[i], means[4+i])
+		}
+		for i, g := range gradients[0] {
+			if want := gradients[1][i]; math.Abs(float64(g-want)) > 1e-5*(1+math.Abs(float64(want))) {
+				t.Errorf("%+v: gradient %g, want %g", o, g, want)
+			}
+		}
 	}
 }

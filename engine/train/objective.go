@@ -49,12 +49,12 @@ func newObjective(ctx context.Context, s *engine.TrainSpec, m model, d disk, pat
 
 // tally is a sum over batches.
 type tally struct {
-	loss, count float64 // count is weights, or pairs
+	loss, count float64 // count is the sum of weights: of tokens, or of pairs
 	tokens      int64   // without padding
 
 	// Of preferences.
 	chosen, rejected         float64 // rewards
-	correct                  float64 // pairs whose chosen answer has the higher reward
+	correct                  float64 // weight of the pairs whose chosen answer has the higher reward
 	logpChosen, logpRejected float64
 }
 
