@@ -54,10 +54,7 @@ func (j *job) finish(ctx context.Context, l *loop) (*engine.TrainResult, error) 
 // compare measures the merged model against the base with the adapter. Where
 // that cannot be done the result stands, with a warning.
 func (j *job) compare(ctx context.Context, r *engine.TrainResult, rows [][]int32, parameters int64, threads int) (*engine.ExportCheck, error) {
-	budget := j.spec.MemoryBytes
-	if budget == 0 {
-		budget = availableMemory() / 2
-	}
+	budget := j.budget()
 	// Both forms run in float32, one after the other.
 	if need := parameters * 5; budget > 0 && need > budget {
 		return &engine.ExportCheck{Warning: fmt.Sprintf("the merged model was not compared with base and adapter: this takes %d MiB, the job may use %d MiB", need>>20, budget>>20)}, nil

@@ -10,6 +10,7 @@ import (
 
 	"athanor/engine"
 	"athanor/engine/compute"
+	"athanor/engine/enginetest"
 	"athanor/engine/ort/orttest"
 	"athanor/engine/train/exec"
 )
@@ -147,7 +148,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	// The batch size stays when there is more memory later.
-	spec.WorkDir, spec.MemoryBytes = filepath.Join(t.TempDir(), "tight"), needLayered(t, rt, spec, 3)
+	spec.WorkDir, spec.MemoryBytes = filepath.Join(t.TempDir(), "tight"), needLeast(t, rt, spec, 3)
 	first, err := run(t.Context(), rt, spec, func(e *engine.TrainEvent) error {
 		if e.Type == engine.TrainStep {
 			return errCrash
@@ -168,15 +169,70 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// needLayered is what a job needs at least for a batch size.
-func needLayered(t *testing.T, rt compute.Runtime, spec *engine.TrainSpec, batch int) int64 {
+// needLeast is what a job needs at least for a batch size.
+func needLeast(t *testing.T, rt compute.Runtime, spec *engine.TrainSpec, batch int) int64 {
 	t.Helper()
 	s := *spec
 	s.WorkDir = t.TempDir()
 	j := &job{rt: rt, spec: &s, disk: realDisk{}}
 	defer j.close()
-	if err := errors.Join(j.open(), j.tokenize(t.Context()), j.openExecutor(t.Context(), exec.Config{Layered: true})); err != nil {
+	if err := errors.Join(j.open(), j.tokenize(t.Context()), j.openExecutor(t.Context(), exec.Config{})); err != nil {
 		t.Fatal(err)
 	}
-	return j.need(batch)
+	return j.least(batch)
+}
+
+// TestResumeWithOtherMemory takes jobs that go layer by layer up with less and
+// with more memory than they had: the same bytes.
+func TestResumeWithOtherMemory(t *testing.T) {
+	rt := orttest.Open(t)
+	for name, change := range map[string]func(*engine.TrainSpec){
+		"adapter": func(s *engine.TrainSpec) { s.LoRA.Dropout = 0.1 },
+		"full":    func(s *engine.TrainSpec) { s.LoRA = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := tinySpec(t)
+			change(base)
+			deep := tinyShape
+			deep.Layers = 6
+			if err := enginetest.WriteDecoder(base.ModelDir, deep, 3); err != nil {
+				t.Fatal(err)
+			}
+			base.TrainFile, base.BatchSize = dataset(t, answers(40)...), 16
+			j := &job{rt: rt, spec: base, disk: realDisk{}}
+			if err := errors.Join(j.open(), j.tokenize(t.Context()), j.openExecutor(t.Context(), exec.Config{})); err != nil {
+				t.Fatal(err)
+			}
+			least, whole := j.least(base.BatchSize), j.need(base.BatchSize)
+			if err := j.close(); err != nil {
+				t.Fatal(err)
+			}
+			base.MemoryBytes = (least + whole) / 2
+			want := mustTrain(t, rt, base)
+			if want.plan.MemoryBytes <= least || want.plan.MemoryBytes > base.MemoryBytes {
+				t.Fatalf("the job takes %d bytes of %d, at least %d", want.plan.MemoryBytes, base.MemoryBytes, least)
+			}
+			spec := *base
+			spec.WorkDir = filepath.Join(t.TempDir(), "work")
+			for i, memory := range []int64{base.MemoryBytes, least, 1 << 40} {
+				spec.MemoryBytes = memory
+				r, err := run(t.Context(), rt, &spec, func(e *engine.TrainEvent) error {
+					if e.Type == engine.TrainStep && e.Step == 2*i+1 {
+						return errCrash
+					}
+					return nil
+				})
+				if i < 2 && !errors.Is(err, errCrash) || i == 2 && err == nil == (r.plan.Steps > 5) {
+					t.Fatalf("with %d bytes: %v", memory, err)
+				}
+				if r.plan.MemoryBytes > memory {
+					t.Errorf("with %d bytes it takes %d", memory, r.plan.MemoryBytes)
+				}
+			}
+			got := mustTrain(t, rt, &spec)
+			if a, b := sha256Of(t, filepath.Join(want.result.ModelDir, "model.safetensors")), sha256Of(t, filepath.Join(got.result.ModelDir, "model.safetensors")); a != b {
+				t.Error("the weights differ from those of an unbroken run")
+			}
+		})
+	}
 }

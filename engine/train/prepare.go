@@ -14,87 +14,79 @@ import (
 	"athanor/engine/train/exec"
 )
 
-// prepare decides the plan of a fresh job and opens the executor.
+// prepare opens the executor and decides the plan of a fresh job.
 func (j *job) prepare(ctx context.Context) error {
-	budget := j.spec.MemoryBytes
-	if budget == 0 {
-		budget = availableMemory() / 2
+	// The program for the whole model knows no loss that depends on its results.
+	threads, layered, resumed := j.spec.Threads, j.spec.DPO != nil, j.plan != nil
+	if resumed {
+		threads, layered = j.plan.Threads, layered || j.plan.Layered
 	}
-	resumed := j.plan != nil
+	if err := j.openExecutor(ctx, exec.Config{Layered: layered, Threads: threads}); err != nil {
+		return err
+	}
+	budget := j.budget()
 	if !resumed {
-		p, err := j.decide(ctx, budget)
-		if err != nil {
-			return err
-		}
-		if err := p.save(j.disk, j.spec.WorkDir); err != nil {
-			return err
-		}
-		j.plan = p
+		return j.decide(budget)
 	}
-	if j.executor == nil { // else it is as the plan wants it
-		if err := j.openExecutor(ctx, exec.Config{Layered: j.plan.Layered, Threads: j.plan.Threads}); err != nil {
-			return err
-		}
+	if layered { // as a whole, a batch takes what it takes
+		j.choose(j.plan.BatchSize, budget)
 	}
-	err := j.mustFit(j.plan.BatchSize, budget)
-	if err != nil && resumed {
+	if err := j.mustFit(j.plan.BatchSize, budget); err != nil {
 		// It did fit once, and its batches cannot change any more.
 		return &engine.BusyError{Reason: err.Error()}
 	}
-	return err
+	return nil
 }
 
-// decide makes the plan. Layer by layer needs the least memory, so that it says
-// which batch fits; the whole model at once is taken where that fits too.
-func (j *job) decide(ctx context.Context, budget int64) (*plan, error) {
-	p := &plan{Key: j.key, BatchSize: j.spec.BatchSize, Threads: j.spec.Threads}
-	if err := j.openExecutor(ctx, exec.Config{Layered: true, Threads: p.Threads}); err != nil {
-		return nil, err
+// budget is the memory that the job may use, in bytes; 0 where that is unknown.
+func (j *job) budget() int64 {
+	if j.spec.MemoryBytes != 0 {
+		return j.spec.MemoryBytes
 	}
+	return availableMemory() / 2
+}
+
+// decide makes and saves the plan: the batch size by what its smallest form
+// takes, and then the fastest way for it.
+func (j *job) decide(budget int64) error {
+	p := &plan{Key: j.key, BatchSize: j.spec.BatchSize, Threads: j.spec.Threads}
 	if p.BatchSize == 0 {
 		s, err := j.sampler(j.train, true, 1)
 		if err != nil {
-			return nil, err
-		}
-		p.BatchSize = chooseBatch(s.Rows(), max(1, j.spec.GradientAccumulation), func(batch int) bool {
-			return budget == 0 || j.need(batch) <= budget
-		})
-	}
-	fits := p.BatchSize > 0 && j.mustFit(p.BatchSize, budget) == nil
-	rows, length := j.shape(max(1, p.BatchSize))
-	whole := exec.Config{Threads: p.Threads, MaxTokens: rows * length, MaxLength: length}
-	if budget > 0 {
-		whole.MemoryBytes = max(1, budget-j.optimizerBytes())
-	}
-	if err := j.openExecutor(ctx, whole); err != nil {
-		return nil, err
-	}
-	p.Layered = !j.executor.Info().Whole
-	if p.BatchSize = max(1, p.BatchSize); !fits {
-		// A small model may fit as a whole only.
-		if err := j.mustFit(p.BatchSize, budget); err != nil {
-			return nil, err
-		}
-	}
-	return p, nil
-}
-
-// openExecutor opens the model in the given way, instead of what is open.
-func (j *job) openExecutor(ctx context.Context, c exec.Config) error {
-	if j.executor != nil {
-		err := j.executor.Close()
-		if j.executor = nil; err != nil {
 			return err
 		}
+		p.BatchSize = max(1, chooseBatch(s.Rows(), max(1, j.spec.GradientAccumulation), func(batch int) bool {
+			return budget == 0 || j.least(batch) <= budget
+		}))
 	}
+	j.choose(p.BatchSize, budget)
+	p.Layered = !j.executor.Info().Whole
+	if err := j.mustFit(p.BatchSize, budget); err != nil {
+		return err
+	}
+	j.plan = p
+	return p.save(j.disk, j.spec.WorkDir)
+}
+
+// choose lets the executor take the way that fits.
+func (j *job) choose(batch int, budget int64) {
+	room := int64(0)
+	if budget > 0 {
+		room = max(1, budget-j.optimizerBytes())
+	}
+	rows, length := j.shape(batch)
+	j.executor.Choose(rows, length, room)
+}
+
+// openExecutor opens the model as the spec wants it.
+func (j *job) openExecutor(ctx context.Context, c exec.Config) error {
 	c.ModelDir, c.LoRA, c.Seed, c.BaseFormat = j.spec.ModelDir, j.spec.LoRA, j.spec.Seed, j.spec.BaseFormat
+	var err error
 	if j.spec.AdapterDir != "" {
-		var err error
 		if c.Adapter, err = peft.Read(j.spec.AdapterDir); err != nil {
 			return err
 		}
 	}
-	var err error
 	j.executor, err = exec.New(ctx, j.rt, c)
 	return err
 }
@@ -111,16 +103,18 @@ func (j *job) shape(batch int) (rows, length int) {
 	if j.eval != nil {
 		sets = append(sets, j.eval)
 	}
+	most := int64(0) // samples, of which no set makes more rows
 	for _, s := range sets {
-		length = max(length, s.Longest())
+		most, length = max(most, samples(s)), max(length, s.Longest())
 		if j.spec.Packing && !s.Preference() && s.Format() != data.FormatTokens {
 			length = max(length, j.packedLength(s))
 		}
 	}
+	rows = int(min(int64(batch), most))
 	if j.spec.DPO != nil {
-		batch *= 2
+		rows *= 2
 	}
-	return batch, length
+	return rows, length
 }
 
 // packedLength bounds the rows of a packed set.
@@ -132,8 +126,11 @@ func (j *job) packedLength(s *data.Set) int {
 	return int(min(int64(length), s.Tokens()))
 }
 
-// need is the memory of the job with a batch size, in bytes.
+// need is the memory of the job with a batch size in the chosen way, in bytes.
 func (j *job) need(batch int) int64 { return j.executor.Estimate(j.shape(batch)) + j.optimizerBytes() }
+
+// least is the same in the smallest way.
+func (j *job) least(batch int) int64 { return j.executor.Least(j.shape(batch)) + j.optimizerBytes() }
 
 // mustFit compares the need with a budget, 0 being none.
 func (j *job) mustFit(batch int, budget int64) error {

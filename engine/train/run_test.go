@@ -265,6 +265,11 @@ func sha256Of(t testing.TB, path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(raw))
 }
 
+// tinyShape is that of the model of tinySpec.
+var tinyShape = enginetest.DecoderShape{
+	Architecture: "LlamaForCausalLM", Vocabulary: 2048, Hidden: 16, Layers: 1, Heads: 2, KVHeads: 1, FFN: 24, Context: 256, Tied: true, DType: tensor.F32,
+}
+
 // tinySpec trains a model with random weights and the tokenizer and template of
 // the embedded one.
 func tinySpec(t testing.TB) *engine.TrainSpec {
@@ -279,10 +284,7 @@ func tinySpec(t testing.TB) *engine.TrainSpec {
 			t.Fatal(err)
 		}
 	}
-	shape := enginetest.DecoderShape{
-		Architecture: "LlamaForCausalLM", Vocabulary: 2048, Hidden: 16, Layers: 1, Heads: 2, KVHeads: 1, FFN: 24, Context: 256, Tied: true, DType: tensor.F32,
-	}
-	if err := enginetest.WriteDecoder(dir, shape, 3); err != nil {
+	if err := enginetest.WriteDecoder(dir, tinyShape, 3); err != nil {
 		t.Fatal(err)
 	}
 	return &engine.TrainSpec{

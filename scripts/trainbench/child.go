@@ -45,7 +45,7 @@ func child(f flags) error {
 	}
 	cfg := exec.Config{
 		ModelDir: f.modelDir(), BaseFormat: w.format, Threads: f.threads, Seed: 1,
-		Layered: w.layered, Recompute: w.twice, MaxTokens: f.rows * f.length, MaxLength: f.length,
+		Layered: w.layered, Recompute: w.twice,
 	}
 	if !w.full {
 		cfg.LoRA = &engine.LoRA{Rank: f.rank, Alpha: 2 * float64(f.rank)}

@@ -32,7 +32,7 @@ func (e *Executor) headOf(p *pass) *headPass {
 // log-probability is given as 0. It returns the log-probabilities, [B*S].
 // After an error the gradients are undefined until ZeroGrad.
 func (e *Executor) Accumulate(ctx context.Context, b *data.Batch, weigh func(logp []float32) []float32) ([]float32, error) {
-	if weigh == nil && e.plan(b.Rows, b.Length).whole {
+	if weigh == nil && e.way.whole {
 		return e.accumulateWhole(ctx, b)
 	}
 	p, err := e.forward(ctx, b, e.drops(b), true)

@@ -14,49 +14,50 @@ const (
 	slack        = 1.3
 )
 
-// defaultTokens stands for Config.MaxTokens where it is 0.
-const defaultTokens = 2048
-
-// plan is how batches of one size are computed.
-type plan struct {
-	whole bool  // in one program
-	keep  int   // or layers whose products are kept; the others are computed again
-	bytes int64 // at the peak
+// way is how all batches are computed.
+type way struct {
+	whole bool // in one program
+	keep  int  // or the last layers, whose products are kept; the others are computed again
 }
 
-// plan chooses the fastest way that fits, or the smallest.
-func (e *Executor) plan(rows, length int) plan {
-	bound := e.cfg.MemoryBytes
-	if !e.cfg.Layered && !e.cfg.Recompute {
-		if n := e.estimate(rows, length, true); bound == 0 || n <= bound {
-			return plan{whole: true, bytes: n}
-		}
-	}
-	p := plan{bytes: e.estimate(rows, length, false)}
-	if e.cfg.Recompute {
-		return p
-	}
-	layer := e.keptBytes(rows, length)
-	p.keep = e.d.Layers
-	if bound > 0 {
-		p.keep = int(min(max((bound-p.bytes)/max(layer, 1), 0), int64(e.d.Layers)))
-	}
-	p.bytes += int64(p.keep) * layer
-	return p
+// Choose settles how all batches from now on are computed, for batches of at
+// most rows x length and so many bytes at the peak, 0 being no bound: the
+// fastest way that fits, or else the smallest. Before it is called there is no
+// bound.
+//
+// One way for all sizes keeps two promises. Gradients of the output projection
+// are added up in other pieces as a whole than layer by layer, so that a choice
+// for each batch would make results depend on the memory; how many layers are
+// kept changes no byte. And buffers stay at their largest size, so that batches
+// of many sizes, each with layers of its own, would take more than any of them.
+func (e *Executor) Choose(rows, length int, bytes int64) {
+	e.way = e.choose(rows, length, bytes)
+	e.info.Whole = e.way.whole
 }
 
-// usual is the plan for the batches that were announced.
-func (e *Executor) usual() plan {
-	tokens := e.cfg.MaxTokens
-	if tokens == 0 {
-		tokens = defaultTokens
+func (e *Executor) choose(rows, length int, bytes int64) way {
+	if e.mayBeWhole() && (bytes == 0 || e.estimate(rows, length, true) <= bytes) {
+		return way{whole: true}
 	}
-	length := e.cfg.MaxLength
-	if length == 0 {
-		length = tokens
+	switch {
+	case e.cfg.Recompute:
+		return way{}
+	case bytes == 0:
+		return way{keep: e.d.Layers}
 	}
-	length = min(length, tokens, e.d.ContextLength)
-	return e.plan((tokens+length-1)/length, length)
+	left := bytes - e.estimate(rows, length, false)
+	return way{keep: int(min(max(left/max(e.keptBytes(rows, length), 1), 0), int64(e.d.Layers)))}
+}
+
+func (e *Executor) mayBeWhole() bool { return !e.cfg.Layered && !e.cfg.Recompute }
+
+// Least is what Estimate gives for the smallest way that Choose can take.
+func (e *Executor) Least(rows, length int) int64 {
+	least := e.estimate(rows, length, false)
+	if e.mayBeWhole() { // which is smaller for small models
+		least = min(least, e.estimate(rows, length, true))
+	}
+	return least
 }
 
 // keptBytes is what the largest layer hands on to its backward run.
@@ -99,10 +100,15 @@ func (e *Executor) keptOf(layer int, key string) []kept {
 
 // Estimate is the memory in bytes that passes over batches of rows x length
 // take at their peak: weights, gradients, activations and what a process has
-// anyway, but not what an optimiser keeps. It is meant to be an upper bound. It
-// is at most MemoryBytes whenever the batch fits at all. Weights in a mapped
-// file count, although the system can take their pages away.
-func (e *Executor) Estimate(rows, length int) int64 { return e.plan(rows, length).bytes }
+// anyway, but not what an optimiser keeps. It is meant to be an upper bound.
+// Weights in a mapped file count, although the system can take their pages away.
+func (e *Executor) Estimate(rows, length int) int64 {
+	n := e.estimate(rows, length, e.way.whole)
+	if e.way.keep > 0 {
+		n += int64(e.way.keep) * e.keptBytes(rows, length)
+	}
+	return n
+}
 
 func (e *Executor) estimate(rows, length int, whole bool) int64 {
 	tokens := rows * length

@@ -24,14 +24,11 @@ type Config struct {
 	Adapter  *peft.Adapter // to start from, whose rank, factor and modules count then; nil for a fresh one
 	// BaseFormat is how a frozen base is kept: none (float32), bf16, int8 or
 	// int4; "" as the checkpoint has it, which costs no memory of its own.
-	BaseFormat  string
-	Threads     int    // 0 = physical cores
-	Seed        uint64 // of a fresh adapter and of dropout
-	Layered     bool   // layer by layer, whatever the size
-	Recompute   bool   // and every layer a second time in the backward pass, whatever memory there is
-	MaxTokens   int    // largest B*S that will come, for the choice between layers and whole; 0 = 2048
-	MaxLength   int    // longest S that will come, likewise; 0 = MaxTokens
-	MemoryBytes int64  // what may be used, 0 = no bound
+	BaseFormat string
+	Threads    int    // 0 = physical cores
+	Seed       uint64 // of a fresh adapter and of dropout
+	Layered    bool   // layer by layer, whatever the size
+	Recompute  bool   // and every layer a second time in the backward pass, whatever memory there is
 }
 
 // Param is a trainable tensor. The optimiser changes Value in place and reads
@@ -47,7 +44,7 @@ type Param struct {
 type Info struct {
 	Parameters int64  // of the base, a shared matrix once
 	Trainable  int64  // elements of Params
-	Whole      bool   // batches of MaxTokens run as one program; false = layer by layer
+	Whole      bool   // batches run as one program; false = layer by layer
 	BaseFormat string // of the matrices: f32, bf16, f16, int8, int4, or several joined by "+"
 }
 
@@ -58,6 +55,7 @@ type Executor struct {
 	d       decoder.Decoder
 	archive *weights.Archive
 	info    Info
+	way     way
 
 	base     map[string]*stored // by canonical name
 	adapters map[string]*adapter
@@ -119,7 +117,7 @@ func (e *Executor) open(ctx context.Context) error {
 	for _, p := range e.params {
 		e.info.Trainable += int64(elements(p.Shape))
 	}
-	e.info.Whole = e.usual().whole
+	e.Choose(1, 1, 0)
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (e *Executor) forward(ctx context.Context, b *data.Batch, dropout, keep boo
 	first := e.d.Layers // that is not computed again
 	if keep {
 		p.acts = append(p.acts, p.last)
-		first -= e.plan(b.Rows, b.Length).keep
+		first -= e.way.keep
 	}
 	first = max(first, e.lowestTrained())
 	for i := range e.d.Layers {

@@ -85,46 +85,51 @@ func TestPacking(t *testing.T) {
 // training and with dropout, and each with itself: the same bytes.
 func TestModes(t *testing.T) {
 	rt := orttest.Open(t)
-	shape := shapes()["qwen3"]
-	dir := writeModel(t, shape)
 	dropout := lora(4)
 	dropout.Dropout = 0.3
 	for name, l := range map[string]*engine.LoRA{"LoRA": lora(4), "dropout": dropout, "full": nil} {
-		t.Run(name, func(t *testing.T) {
-			var before map[string][]float64
-			for _, cfg := range modes() {
-				cfg.ModelDir, cfg.LoRA, cfg.Seed = dir, l, 3
-				b := packed(shape.Vocabulary)
-				b.Noise = 5
-				e := open(t, rt, cfg)
-				fill(e)
-				if e.Info().Whole == cfg.Layered {
-					t.Fatalf("the executor chose whole = %v", e.Info().Whole)
-				}
-				logp := accumulate(t, e, b, nil)
-				first := gradients(e)
-				for range 3 {
-					e.ZeroGrad()
-					again := accumulate(t, e, b, nil)
-					if !slices.Equal(again, logp) || !maps.EqualFunc(gradients(e), first, slices.Equal) {
-						t.Error("the same batch gave other bytes")
+		for family, shape := range shapes() {
+			t.Run(name+", "+family, func(t *testing.T) {
+				dir := writeModel(t, shape)
+				var before map[string][]float64
+				for _, cfg := range modes() {
+					cfg.ModelDir, cfg.LoRA, cfg.Seed = dir, l, 3
+					b := packed(shape.Vocabulary)
+					b.Noise = 5
+					e := open(t, rt, cfg)
+					fill(e)
+					if e.Info().Whole == cfg.Layered {
+						t.Fatalf("the executor chose whole = %v", e.Info().Whole)
+					}
+					logp := accumulate(t, e, b, nil)
+					first := gradients(e)
+					for range 3 {
+						e.ZeroGrad()
+						again := accumulate(t, e, b, nil)
+						if !slices.Equal(again, logp) || !maps.EqualFunc(gradients(e), first, slices.Equal) {
+							t.Error("the same batch gave other bytes")
+						}
+					}
+					accumulate(t, e, b, nil) // adds to what is there
+					for n, g := range gradients(e) {
+						for i := range g {
+							g[i] /= 2
+						}
+						if d := distance(g, first[n]); d > 1e-6 { // rows of the embedding are added up one by one
+							t.Errorf("%s: twice the same batch is not twice the gradient", n)
+						}
+					}
+					switch {
+					case before == nil:
+						before = first
+					case cfg.Layered: // the choice is made anew when a job is taken up
+						compareAll(t, "against the layers computed twice", first, before, 0)
+					default:
+						compareAll(t, "against the layers computed twice", first, before, 1e-5)
 					}
 				}
-				accumulate(t, e, b, nil) // adds to what is there
-				for n, g := range gradients(e) {
-					for i := range g {
-						g[i] /= 2
-					}
-					if d := distance(g, first[n]); d > 1e-6 { // rows of the embedding are added up one by one
-						t.Errorf("%s: twice the same batch is not twice the gradient", n)
-					}
-				}
-				if before != nil {
-					compareAll(t, "against the layers computed twice", first, before, 1e-5)
-				}
-				before = first
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -431,7 +436,8 @@ func TestEstimate(t *testing.T) {
 	b := packed(shape.Vocabulary)
 	least := layered.Estimate(b.Rows, b.Length)
 	middle := (least + kept.Estimate(b.Rows, b.Length)) / 2
-	some := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), Layered: true, MemoryBytes: middle})
+	some := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), Layered: true})
+	some.Choose(b.Rows, b.Length, middle)
 	if got := some.Estimate(b.Rows, b.Length); got <= least || got > middle {
 		t.Errorf("with room for half of the products: %d, without %d, bound %d", got, least, middle)
 	}
@@ -439,14 +445,15 @@ func TestEstimate(t *testing.T) {
 	fill(layered)
 	accumulate(t, some, b, nil)
 	accumulate(t, layered, b, nil)
-	compareAll(t, "some layers computed twice", gradients(some), gradients(layered), 1e-5)
-	const most = 1 << 40
-	bounded := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), MaxTokens: 64 * 32, MaxLength: 32, MemoryBytes: large})
-	if bounded.Info().Whole {
-		t.Error("the whole graph was chosen where it does not fit")
+	compareAll(t, "some layers computed twice", gradients(some), gradients(layered), 0)
+	whole.Choose(64, 32, large)
+	if whole.Info().Whole || whole.Estimate(64, 32) > large {
+		t.Errorf("with a bound of %d the estimate is %d, whole %v", large, whole.Estimate(64, 32), whole.Info().Whole)
 	}
-	roomy := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), MaxTokens: 64 * 32, MaxLength: 32, MemoryBytes: most})
-	if !roomy.Info().Whole {
+	if whole.Choose(64, 32, 1<<40); !whole.Info().Whole {
 		t.Error("layers were chosen where everything fits")
+	}
+	if got := kept.Least(64, 32); got != large {
+		t.Errorf("the least for layers is %d, want %d", got, large)
 	}
 }
