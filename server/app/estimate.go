@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"athanor/gpu"
 	"athanor/server/api"
 	"athanor/server/config"
+	"athanor/server/finetunes"
 	"athanor/server/rest"
 	"athanor/store/resource"
 )
@@ -113,6 +115,40 @@ func (j *TrainingJob) Work() (*TrainingWork, error) {
 	w.Steps = w.job.Steps()
 	w.TrainTokens, w.EvalTokens = data.JobTokens(j.Train, j.Validation, j.Epochs, j.Evals)
 	return w, nil
+}
+
+// Of a file so much is tokenized for an estimate, which takes about a second: the
+// limits stop at a line that can be told before, and not after some time, so that the
+// same file always gives the same answer.
+const (
+	estimateLines  = 20000
+	estimateTokens = 1 << 20
+)
+
+// Tokens counts the tokens of a dataset of so many lines. A large one is taken to go
+// on as it begins.
+func (previewer) Tokens(ctx context.Context, modelDir string, r io.Reader, lines int64, opt finetunes.PreviewOptions) (tokens int64, err error) {
+	model := os.DirFS(modelDir)
+	e, err := data.NewEncoder(model, data.EncodeOptions{Preference: opt.Preference, MaxSeqLength: opt.MaxSeqLength})
+	if err == nil && opt.MaxSeqLength == 0 {
+		e, err = data.NewEncoder(model, data.EncodeOptions{Preference: opt.Preference, MaxSeqLength: e.Context()})
+	}
+	if err != nil {
+		return 0, err
+	}
+	src, done, err := data.Stream(opt.Type, r)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	counts, read, err := data.CountFirst(ctx, e, src, "training", estimateLines, estimateTokens)
+	if err != nil {
+		return 0, err
+	}
+	if read >= lines {
+		return counts.Tokens, nil
+	}
+	return int64(float64(counts.Tokens) / float64(read) * float64(lines)), nil
 }
 
 // modelDirectory answers GET /admin/models/directory.

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"athanor/engine/host"
+	"athanor/server/finetunes"
 	"athanor/server/identity"
 	"athanor/server/models"
 	"athanor/server/rest"
@@ -17,6 +18,9 @@ func (a *App) Identity() *identity.Service { return a.identity }
 
 // DB gives tests the store, to lay down what no operation makes yet.
 func (a *App) DB() *store.DB { return a.db }
+
+// Previewer is what tokenizes datasets for the slice of fine-tuning.
+func Previewer() finetunes.Previewer { return previewer{} }
 
 // AdminServer is the admin socket's table behind keys instead of the socket.
 func (a *App) AdminServer() (*rest.Server, error) { return a.newServer(a.identity, a.adminOps()) }

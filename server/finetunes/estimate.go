@@ -21,12 +21,8 @@ const (
 	reasonEvalInvalid  = "eval_file_invalid"
 )
 
-// How tokens are estimated: from so many rows of the file, or, without a model, by
-// the bytes that a token has on average.
-const (
-	sampleRows    = 50
-	bytesPerToken = 4
-)
+// bytesPerToken is what a token has on average: the estimate without a model.
+const bytesPerToken = 4
 
 // EstimatePrice answers POST /fine-tunes/estimate-price. An appliance charges
 // nothing, so what counts are the tokens.
@@ -107,28 +103,21 @@ func obstacle(f *resource.File, pending, invalid string) string {
 	return ""
 }
 
-// tokens estimates the tokens of one pass over a file.
-func (s *Service) tokens(ctx context.Context, o *origin, r *api.EstimateFineTuneRequest, f *resource.File) (int64, error) {
-	guess := f.Size / bytesPerToken
+// tokens counts the tokens of one pass over a file, or estimates them without a
+// model.
+func (s *Service) tokens(ctx context.Context, o *origin, r *api.EstimateFineTuneRequest, f *resource.File) (tokens int64, err error) {
 	if o == nil || s.Previewer == nil || f.Report == nil || f.Report.Lines == 0 {
-		return guess, nil
+		return f.Size / bytesPerToken, nil
 	}
 	opt := PreviewOptions{
-		Type: string(f.Type), Rows: sampleRows, MaxSeqLength: api.Or(r.MaxSeqLength, 0),
+		Type: string(f.Type), MaxSeqLength: api.Or(r.MaxSeqLength, 0),
 		Preference: r.TrainingMethod != nil && r.TrainingMethod.Method == api.MethodDPO,
 	}
-	p, err := s.preview(ctx, o.model, f, opt)
-	if err != nil {
-		return 0, err
-	}
-	if len(p.Rows) == 0 {
-		return guess, nil
-	}
-	sum := 0
-	for _, row := range p.Rows {
-		sum += row.NumTokens
-	}
-	return int64(float64(sum) / float64(len(p.Rows)) * float64(f.Report.Lines)), nil
+	err = s.tokenized(ctx, o.model, f, func(dir string, content io.Reader) error {
+		tokens, err = s.Previewer.Tokens(ctx, dir, content, f.Report.Lines, opt)
+		return err
+	})
+	return tokens, err
 }
 
 // Preview answers POST /fine-tunes/preview.
@@ -170,18 +159,27 @@ func (s *Service) Preview(ctx context.Context, r *api.PreviewFineTuneRequest) (*
 }
 
 // preview tokenizes the first rows of a file for a model.
-func (s *Service) preview(ctx context.Context, m *resource.Model, f *resource.File, opt PreviewOptions) (*api.FineTunePreview, error) {
+func (s *Service) preview(ctx context.Context, m *resource.Model, f *resource.File, opt PreviewOptions) (p *api.FineTunePreview, err error) {
+	err = s.tokenized(ctx, m, f, func(dir string, content io.Reader) error {
+		p, err = s.Previewer.Preview(ctx, dir, content, opt)
+		return err
+	})
+	return p, err
+}
+
+// tokenized hands the directory of a model and the content of a file to read, whose
+// errors are about the file.
+func (s *Service) tokenized(ctx context.Context, m *resource.Model, f *resource.File, read func(dir string, content io.Reader) error) error {
 	dir, err := s.Weights.Directory(ctx, m)
 	if err != nil {
-		return nil, fmt.Errorf("model of a preview: %w", err)
+		return fmt.Errorf("model of a preview: %w", err)
 	}
 	r, _, err := s.Objects.Get(ctx, f.ObjectKey, 0, -1)
 	if err != nil {
-		return nil, fmt.Errorf("file of a preview: %w", err)
+		return fmt.Errorf("file of a preview: %w", err)
 	}
-	p, err := s.Previewer.Preview(ctx, dir, io.Reader(r), opt)
-	if err := errors.Join(err, r.Close()); err != nil {
-		return nil, dataProblem(err, "training_file")
+	if err := errors.Join(read(dir, r), r.Close()); err != nil {
+		return dataProblem(err, "training_file")
 	}
-	return p, nil
+	return nil
 }

@@ -282,6 +282,15 @@ func (previewer) Preview(_ context.Context, _ string, r io.Reader, opt finetunes
 	return out, nil
 }
 
+func (p previewer) Tokens(ctx context.Context, dir string, r io.Reader, lines int64, opt finetunes.PreviewOptions) (int64, error) {
+	opt.Rows = int(lines)
+	out, err := p.Preview(ctx, dir, r, opt)
+	if err != nil {
+		return 0, err
+	}
+	return int64(10 * len(out.Rows)), nil
+}
+
 // file registers a dataset; set changes its record.
 func (w *world) file(content string, set func(*resource.File)) string {
 	w.t.Helper()
