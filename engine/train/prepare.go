@@ -119,9 +119,9 @@ func (j *job) shape(batch int) (rows, length int) {
 
 // packedLength bounds the rows of a packed set.
 func (j *job) packedLength(s *data.Set) int {
-	length := j.spec.MaxSeqLength
-	if length == 0 {
-		length = min(packedRow, j.context)
+	length := min(data.LongestPacked, j.context)
+	if most := j.spec.MaxSeqLength; most > 0 {
+		length = min(length, most)
 	}
 	return int(min(int64(length), s.Tokens()))
 }

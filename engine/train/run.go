@@ -156,16 +156,12 @@ func (j *job) dataset(ctx context.Context, file engine.DataFile, name, folder st
 	return data.Tokenize(ctx, s, j.path("data", folder), nil)
 }
 
-// packedRow is how long packed rows are when the spec does not say it, in
-// tokens: long enough that little is left empty, short enough for any machine.
-const packedRow = 2048
-
 // sampler orders the batches of a set. Evaluation goes through the file as it
 // is.
 func (j *job) sampler(s *data.Set, shuffle bool, batch int) (*data.Sampler, error) {
 	length := j.spec.MaxSeqLength
 	if length == 0 {
-		length = min(packedRow, j.context)
+		length = j.context
 	}
 	return data.NewSampler(s, data.Options{
 		Packing: j.spec.Packing, RowLength: length, BatchRows: batch, Seed: j.spec.Seed, Shuffle: shuffle,

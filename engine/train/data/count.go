@@ -157,7 +157,7 @@ func (c *Counts) packed(size int) histogram {
 	for n, k := range c.Lengths {
 		list = append(list, slices.Repeat([]int32{int32(c.cut(n))}, int(k))...)
 	}
-	r := pack(list, max(size, int(slices.Max(list))))
+	r := pack(list, rowSize(size, int(slices.Max(list))))
 	out := histogram{}
 	for row := range r.len() {
 		length := 0

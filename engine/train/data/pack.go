@@ -26,6 +26,14 @@ func single(n, group int) *rows {
 	return r
 }
 
+// LongestPacked bounds packed rows that hold several samples, in tokens: long
+// enough that little is left empty, and short enough for any machine, because what
+// attention takes grows with the square of the row.
+const LongestPacked = 2048
+
+// rowSize is how many tokens the packed rows hold that shall have at most wanted.
+func rowSize(wanted, longest int) int { return max(min(wanted, LongestPacked), longest) }
+
 // pack puts sequences into as few rows of at most size tokens as best-fit
 // decreasing finds: the longest first, each into the fullest row that has room.
 // (Johnson 1973: at most 11/9 of the fewest rows, plus one.) Sequences of

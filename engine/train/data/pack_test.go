@@ -61,6 +61,17 @@ func TestPackAgainstPlainSearch(t *testing.T) {
 	}
 }
 
+// TestRowSize: long rows are no longer than is good for attention, unless a
+// sample is.
+func TestRowSize(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]int{{100, 50, 100}, {100, 150, 150}, {1 << 17, 50, LongestPacked}, {1 << 17, 5000, 5000}} {
+		if got := rowSize(c[0], c[1]); got != c[2] {
+			t.Errorf("rows of at most %d with a sample of %d hold %d, want %d", c[0], c[1], got, c[2])
+		}
+	}
+}
+
 // TestSizes compares with a map.
 func TestSizes(t *testing.T) {
 	t.Parallel()

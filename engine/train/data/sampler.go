@@ -14,8 +14,9 @@ type Options struct {
 	// Packing puts several samples into a row. It has no effect on preference
 	// sets, nor on Parquet files, whose rows their author has packed.
 	Packing bool
-	// RowLength is how many tokens a packed row holds at most; shorter than the
-	// longest sample it is that sample's length.
+	// RowLength is how many tokens a packed row holds at most; it is LongestPacked
+	// where it is longer, and where it is shorter than the longest sample, that
+	// sample's length.
 	RowLength int
 	// BatchRows is the number of rows of a batch, or of pairs for a preference set,
 	// whose batches then have twice as many rows.
@@ -57,7 +58,7 @@ func NewSampler(s *Set, o Options) (*Sampler, error) {
 	case s.Preference():
 		out.rows = single(len(lengths), 2)
 	case out.packed():
-		out.rows = pack(lengths, max(o.RowLength, s.Longest()))
+		out.rows = pack(lengths, rowSize(o.RowLength, s.Longest()))
 	default:
 		out.rows = single(len(lengths), 1)
 	}

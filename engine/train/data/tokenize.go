@@ -89,7 +89,7 @@ func tokenizeInto(ctx context.Context, e *Encoder, spec *Spec, key, dir string, 
 	if err != nil {
 		return err
 	}
-	w.m.Key, w.m.Preference = key, spec.Preference
+	w.name, w.m.Key, w.m.Preference = spec.Name, key, spec.Preference
 	err = scanFile(ctx, e, spec.File, spec.Name, progress, w.add)
 	if err == nil && w.m.Sequences == 0 {
 		err = &engine.DataError{File: spec.Name, Message: nothing(w.m.LeftOut, spec.MaxSeqLength)}
@@ -108,6 +108,7 @@ func nothing(leftOut int64, most int) string {
 // setWriter writes the files of a set.
 type setWriter struct {
 	dir                              string
+	name                             string // of the dataset, for errors
 	m                                meta
 	tokens, weights, index, snapshot *output
 }
@@ -148,7 +149,7 @@ func (w *setWriter) add(line int64, e *Encoded) error {
 	}
 	for i := range e.Samples {
 		if w.m.Sequences == math.MaxInt32 {
-			return &engine.DataError{Line: line, Message: fmt.Sprintf("Line %d: there are more than %d sequences", line, math.MaxInt32)}
+			return &engine.DataError{File: w.name, Line: line, Message: fmt.Sprintf("Line %d: there are more than %d sequences", line, math.MaxInt32)}
 		}
 		if w.m.Sequences < maxSnapshot {
 			if err := w.snap(&e.Samples[i]); err != nil {
