@@ -13,8 +13,14 @@ import (
 	"athanor/engine/peft"
 )
 
-// maxRank is the largest rank that can be trained.
-const maxRank = 128
+// Bounds of what can be trained.
+const (
+	maxRank  = 128
+	maxAlpha = 1 << 20 // as in files
+)
+
+// paramLoRA stands before the names of the parameters that are refused.
+const paramLoRA = "training_type.lora_"
 
 // adapter is the low-rank change of one linear module.
 type adapter struct {
@@ -32,6 +38,9 @@ const (
 
 // openAdapters makes the trainable pairs, layer by layer.
 func (e *Executor) openAdapters() error {
+	if p := e.dropout(); !(p >= 0 && p < 1) {
+		return &engine.RequestError{Param: paramLoRA + "dropout", Message: fmt.Sprintf("dropout %g is not at least 0 and below 1", p)}
+	}
 	start, err := e.startAdapter()
 	if err != nil {
 		return err
@@ -84,7 +93,10 @@ func (e *Executor) startAdapter() (*peft.Adapter, error) {
 	}
 	want := e.cfg.LoRA
 	if want.Rank < 1 || want.Rank > maxRank {
-		return nil, &engine.RequestError{Param: "lora.rank", Message: fmt.Sprintf("rank %d is not from 1 to %d", want.Rank, maxRank)}
+		return nil, &engine.RequestError{Param: paramLoRA + "r", Message: fmt.Sprintf("rank %d is not from 1 to %d", want.Rank, maxRank)}
+	}
+	if !(want.Alpha > 0 && want.Alpha <= maxAlpha) {
+		return nil, &engine.RequestError{Param: paramLoRA + "alpha", Message: fmt.Sprintf("alpha %g is not above 0 and at most %d", want.Alpha, maxAlpha)}
 	}
 	modules, err := e.pickModules(want.Modules)
 	if err != nil {
@@ -118,7 +130,7 @@ func (e *Executor) pickModules(names []string) ([]decoder.Linear, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, &engine.RequestError{Param: "lora.modules", Message: fmt.Sprintf(
+		return nil, &engine.RequestError{Param: paramLoRA + "trainable_modules", Message: fmt.Sprintf(
 			"the model has no linear module %s; it has %s", strings.Join(unknown, ", "), strings.Join(known, ", "))}
 	}
 	return slices.DeleteFunc(all, func(l decoder.Linear) bool { return !slices.Contains(names, lastName(l.Name)) }), nil

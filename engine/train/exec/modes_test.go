@@ -362,12 +362,17 @@ func TestRefusals(t *testing.T) {
 	dir := writeModel(t, shape)
 	other := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(2)}).Adapter()
 	other.Modules["layers.7.mlp.up_proj"] = other.Modules["layers.0.mlp.up_proj"]
+	alpha, dropout, all := lora(4), lora(4), open(t, rt, train.Config{ModelDir: dir, LoRA: lora(2)}).Adapter()
+	alpha.Alpha, dropout.Dropout, all.Config.Dropout = math.NaN(), -0.1, 1
 	for name, c := range map[string]struct {
 		cfg         train.Config
 		param, text string
 	}{
-		"module": {train.Config{LoRA: lora(4, "q_proj", "c_attn")}, "lora.modules", "c_attn; it has q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
-		"rank":   {train.Config{LoRA: lora(129)}, "lora.rank", "rank 129"},
+		"module": {train.Config{LoRA: lora(4, "q_proj", "c_attn")}, "training_type.lora_trainable_modules", "c_attn; it has q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
+		"rank":   {train.Config{LoRA: lora(129)}, "training_type.lora_r", "rank 129"},
+		"alpha":  {train.Config{LoRA: alpha}, "training_type.lora_alpha", "alpha NaN"},
+		"drop":   {train.Config{LoRA: dropout}, "training_type.lora_dropout", "dropout -0.1"},
+		"given":  {train.Config{Adapter: all}, "training_type.lora_dropout", "dropout 1"},
 		"format": {train.Config{LoRA: lora(4), BaseFormat: "fp8"}, "base_format", `"fp8"`},
 		"full":   {train.Config{BaseFormat: "int4"}, "base_format", "float32"},
 		"layer":  {train.Config{Adapter: other}, "", `"layers.7.mlp.up_proj"`},

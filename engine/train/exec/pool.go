@@ -25,6 +25,7 @@ func (p *pool) get(name string, dtype tensor.DType, shape ...int) (compute.Buffe
 	s := p.held[name]
 	n := elements(shape)
 	if s != nil && s.size < n {
+		delete(p.held, name)
 		if err := s.close(); err != nil {
 			return nil, err
 		}
@@ -42,10 +43,11 @@ func (p *pool) get(name string, dtype tensor.DType, shape ...int) (compute.Buffe
 		if slices.Equal(s.view.Shape(), shape) {
 			return s.view, nil
 		}
-		if err := s.view.Close(); err != nil {
+		old := s.view
+		s.view = nil
+		if err := old.Close(); err != nil {
 			return nil, err
 		}
-		s.view = nil
 	}
 	v, err := s.whole.View(0, shape...)
 	if err != nil {
