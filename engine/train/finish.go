@@ -2,16 +2,15 @@ package train
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 
 	"athanor/engine"
 	"athanor/engine/compute"
 	"athanor/engine/export"
 	"athanor/engine/family"
+	"athanor/engine/tensor"
 	"athanor/engine/weights"
 )
 
@@ -98,14 +97,6 @@ func (j *job) exportFull(ctx context.Context, dir string) error {
 		if !ok {
 			return nil, fmt.Errorf("weight %q was not trained", name)
 		}
-		return floats(b.Bytes()), nil
+		return tensor.View[float32](b.Bytes()), nil
 	}, dir)
-}
-
-func floats(raw []byte) []float32 {
-	out := make([]float32, len(raw)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return out
 }

@@ -39,6 +39,9 @@ func same(t *testing.T, got, want outcome, gotDir, wantDir string) {
 	if got.at.Tokens != want.at.Tokens || got.at.Step != want.at.Step || got.at.selected() != want.at.selected() {
 		t.Fatalf("ended as %+v, want %+v", got.at, want.at)
 	}
+	if left, err := filepath.Glob(filepath.Join(gotDir, "state", "*"+partialSuffix)); err != nil || len(left) > 0 {
+		t.Fatalf("an earlier process left %v: %v", left, err)
+	}
 	if !maps.Equal(folder(t, filepath.Join(gotDir, "checkpoints")), folder(t, filepath.Join(wantDir, "checkpoints"))) {
 		t.Fatal("the checkpoints differ from those of an uninterrupted run")
 	}

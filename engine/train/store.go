@@ -34,7 +34,25 @@ func openStore(d disk, dir, key string) (*store, error) {
 	if err := d.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("keep states: %w", err)
 	}
-	return &store{disk: d, dir: dir, key: key}, nil
+	s := &store{disk: d, dir: dir, key: key}
+	return s, s.removePartial()
+}
+
+// removePartial removes what a process was writing when it died. The states of
+// the next one may belong to other steps, so that nothing would overwrite it.
+func (s *store) removePartial() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("list the states: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), partialSuffix) {
+			if err := s.disk.Remove(filepath.Join(s.dir, e.Name())); err != nil {
+				return fmt.Errorf("remove a state that is not whole: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 const recordSuffix = ".bin"
