@@ -224,7 +224,7 @@ func TestLaterPutsBack(t *testing.T) {
 		w.add("big", 0)
 		w.start()
 		synctest.Wait()
-		if j := w.queue()["big"]; j.Failures != 0 || j.Crashes != 0 || j.Waiting != "the machine is full" || j.Status != resource.JobQueued || !j.DueAt.Equal(w.kit.Now().Add(10*time.Second)) {
+		if j := w.queue()["big"]; j.Failures != 0 || j.Crashes != 0 || j.Status != resource.JobQueued || !j.DueAt.Equal(w.kit.Now().Add(10*time.Second)) {
 			t.Errorf("after the first try: %+v", j)
 		}
 		w.add("small", 0)
@@ -238,57 +238,6 @@ func TestLaterPutsBack(t *testing.T) {
 		}
 		if err := jobs.Later(time.Second, full); !errors.Is(err, full) || err.Error() != full.Error() {
 			t.Errorf("Later hides its reason: %v", err)
-		}
-		w.runner.Stop()
-	})
-}
-
-func TestPlaceOf(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		w := newWorld(t, func(_ context.Context, job resource.Job) error {
-			if job.Subject == "full" {
-				return jobs.Later(time.Hour, errors.New("no room"))
-			}
-			<-release
-			return nil
-		}, jobs.Kind{})
-		place := func(subject string) (p jobs.Place, err error) {
-			err = w.db.View(func(tx *store.Tx) error {
-				var err error
-				p, err = jobs.PlaceOf(tx, "work", subject)
-				return err
-			})
-			return p, err
-		}
-		w.add("full", 0)
-		w.start()
-		synctest.Wait()
-		w.add("runs", 0)
-		synctest.Wait()
-		for i, subject := range []string{"second", "third", "fourth"} {
-			w.add(subject, time.Duration(i)*time.Second)
-		}
-		synctest.Wait()
-		for subject, want := range map[string]jobs.Place{
-			"runs": {Running: true}, "second": {Before: 1}, "third": {Before: 2}, "fourth": {Before: 3}, "full": {Before: 4, Waiting: "no room"},
-		} {
-			if got, err := place(subject); err != nil || got != want {
-				t.Errorf("%s: got %+v, %v, want %+v", subject, got, err, want)
-			}
-		}
-		if _, err := place("unknown"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a job that is not there: %v", err)
-		}
-		close(release)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if got, err := place("full"); err != nil || got != (jobs.Place{Waiting: "no room"}) {
-			t.Errorf("with nothing before it: %+v, %v", got, err)
-		}
-		if _, err := place("second"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a job that is done: %v", err)
 		}
 		w.runner.Stop()
 	})

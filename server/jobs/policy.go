@@ -62,8 +62,7 @@ func (p Policy) Decide(job *resource.Job, err error, now time.Time) Decision {
 }
 
 // Later makes a job that cannot begin now be put back for a while: the run does
-// not count as a failure, and reason, which users may see, is kept with the job.
-// The result wraps reason.
+// not count as a failure. The result wraps reason.
 func Later(wait time.Duration, reason error) error { return &later{wait, reason} }
 
 type later struct {

@@ -290,7 +290,7 @@ func (r *Runner) putBack(tx *store.Tx, id resource.JobID, wait *later) error {
 	now := r.kit.Now()
 	_, err := store.Jobs.Update(tx, string(id), func(j *resource.Job) error {
 		if wait != nil {
-			j.DueAt, j.Waiting = now.Add(wait.wait), clip(wait.Error())
+			j.DueAt = now.Add(wait.wait)
 		}
 		return j.To(resource.JobQueued, now)
 	})

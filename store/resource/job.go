@@ -16,7 +16,6 @@ type Job struct {
 	Failures  int       `json:"failures,omitempty"` // runs that ended with an error
 	Crashes   int       `json:"crashes,omitempty"`  // runs that ended with the process
 	LastError string    `json:"last_error,omitempty"`
-	Waiting   string    `json:"waiting,omitempty"` // why it was put back when it last could have begun
 	CreatedAt time.Time `json:"created_at"`
 	DueAt     time.Time `json:"due_at"` // not before
 	StartedAt time.Time `json:"started_at,omitzero"`
@@ -43,7 +42,7 @@ func (j *Job) To(next JobStatus, now time.Time) error {
 		return &BadMove{Kind: "job", From: string(j.Status), To: string(next)}
 	}
 	if j.Status = next; next == JobRunning {
-		j.StartedAt, j.Waiting = now, ""
+		j.StartedAt = now
 	}
 	return nil
 }
