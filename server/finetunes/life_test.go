@@ -327,6 +327,45 @@ func TestBusyMachine(t *testing.T) {
 	}
 }
 
+// TestCancelBetweenTries cancels jobs that nobody works on at the moment, in states in
+// which jobs are worked on: they end at once, not with the next try.
+func TestCancelBetweenTries(t *testing.T) {
+	t.Parallel()
+	for status, fail := range map[string]func(w *world){
+		"running": func(w *world) {
+			w.trainer.Hook = func(_ context.Context, _ int, e *engine.TrainEvent) error {
+				if e.Step == 3 {
+					return errors.New("a fault of the server's own")
+				}
+				return nil
+			}
+		},
+		"uploading": func(w *world) {
+			w.trainer.Result = func(r *engine.TrainResult) { r.ModelDir += "-that-is-not-there" }
+		},
+	} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			fail(w)
+			id := w.create(nil).ID
+			if err := w.work(t.Context(), w.due()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.work(t.Context(), w.due()); err == nil || w.job(id).Status != status {
+				t.Fatalf("after the try: %v, %s", err, w.job(id).Status)
+			}
+			var f api.FineTune
+			w.call("POST", "/fine-tunes/"+id+"/cancel", nil, &f)
+			if f.Status != "cancelled" || f.Events[len(f.Events)-1].Type != "job_stopped" {
+				t.Errorf("got %s, %+v", f.Status, f.Events)
+			}
+			w.settle()
+			w.clean()
+		})
+	}
+}
+
 // TestQueueDepth has three jobs in line.
 func TestQueueDepth(t *testing.T) {
 	t.Parallel()

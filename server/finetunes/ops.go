@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"athanor/server/api"
 	"athanor/server/jobs"
@@ -129,21 +130,25 @@ func (s *Service) answer(f *resource.FineTune) (*api.FineTune, error) {
 	return out, err
 }
 
-// requestCancel notes that a job that is not final shall end. One that waits ends
-// in the same transaction; its entries of the queue are returned.
+// requestCancel notes that a job that is not final shall end. One that nobody works
+// on now, whatever its state, ends in the same transaction; its entries of the queue
+// are returned.
 func (s *Service) requestCancel(tx *store.Tx, f *resource.FineTune) (*resource.FineTune, []resource.JobID, error) {
 	if f.Status == resource.FineTuneCancelRequested {
 		return f, nil, nil
 	}
-	waits := f.Status == resource.FineTunePending || f.Status == resource.FineTuneQueued
+	runs, err := running(tx, f.ID)
+	if err != nil {
+		return nil, nil, err
+	}
 	now := s.Kit.Now()
-	f, err := store.FineTunes.Update(tx, string(f.ID), func(f *resource.FineTune) error {
+	f, err = store.FineTunes.Update(tx, string(f.ID), func(f *resource.FineTune) error {
 		return f.To(resource.FineTuneCancelRequested, now)
 	})
 	if err == nil {
 		err = appendEvent(tx, f.ID, &resource.FineTuneEvent{Type: eventCancel, Level: levelInfo, Message: "Cancellation requested", At: now})
 	}
-	if err != nil || !waits {
+	if err != nil || runs {
 		return f, nil, err
 	}
 	removed, err := jobs.Remove(tx, string(f.ID))
@@ -152,6 +157,13 @@ func (s *Service) requestCancel(tx *store.Tx, f *resource.FineTune) (*resource.F
 	}
 	f, err = s.finish(tx, f.ID, resource.FineTuneCancelled, "", nil)
 	return f, removed, err
+}
+
+// running reports whether somebody works on a job. One that has to wait for a busy
+// machine, or for its next try, keeps its state meanwhile.
+func running(tx *store.Tx, id resource.FineTuneID) (bool, error) {
+	list, _, err := store.Jobs.List(tx, store.BySubject, store.Page{Prefix: store.Key(string(id), kindTrain), Limit: 10})
+	return slices.ContainsFunc(list, func(j *resource.Job) bool { return j.Status == resource.JobRunning }), err
 }
 
 // interrupt ends the run of a job whose record says that it shall end.

@@ -27,6 +27,7 @@ const (
 const (
 	maxTries   = 5                // of a job whose worker goes away without a step more
 	maxBackoff = time.Minute      // between them
+	maxFails   = 10               // for reasons of the server's own, such as a store that is away
 	maxCrashes = 1000             // of the whole server, which are rarely the job's fault
 	busyWait   = 10 * time.Second // until a busy machine is asked again
 )
@@ -36,7 +37,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	patient := jobs.Policy{Failures: 1000, Crashes: maxCrashes, MaxBackoff: time.Hour}
 	return []jobs.Kind{
 		{Name: kindAdmit, Run: s.admit, Policy: patient},
-		{Name: kindTrain, Workers: max(1, s.Workers), Run: s.train, GiveUp: s.giveUp, Policy: jobs.Policy{Crashes: maxCrashes}},
+		{Name: kindTrain, Workers: max(1, s.Workers), Run: s.train, GiveUp: s.giveUp, Policy: jobs.Policy{Failures: maxFails, Crashes: maxCrashes}},
 		{Name: kindClean, Run: func(_ context.Context, job resource.Job) error { return s.cleanUp(resource.FineTuneID(job.Subject)) }, Policy: patient},
 		{Name: kindDelete, Run: s.remove, Policy: patient},
 	}

@@ -334,10 +334,13 @@ func (w *world) due(kind ...string) (due *resource.Job) {
 	return due
 }
 
-// work runs one job of the queue as a runner would, and returns its error.
+// work runs one job of the queue as a runner would, and returns its error, after
+// which the job waits again.
 func (w *world) work(ctx context.Context, job *resource.Job) error {
 	w.t.Helper()
+	w.mark(job, resource.JobRunning)
 	if err := w.kinds[job.Kind].Run(ctx, *job); err != nil {
+		w.mark(job, resource.JobQueued)
 		return err
 	}
 	err := w.db.Update(w.t.Context(), func(tx *store.Tx) error {
@@ -350,6 +353,21 @@ func (w *world) work(ctx context.Context, job *resource.Job) error {
 		w.t.Fatal(err)
 	}
 	return nil
+}
+
+// mark moves a job of the queue, unless it was removed.
+func (w *world) mark(job *resource.Job, next resource.JobStatus) {
+	w.t.Helper()
+	err := w.db.Update(w.t.Context(), func(tx *store.Tx) error {
+		_, err := store.Jobs.Update(tx, string(job.ID), func(j *resource.Job) error { return j.To(next, w.clock.Now()) })
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // settle runs the jobs that are due until none is.
