@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -234,5 +235,32 @@ func TestResumeWithOtherMemory(t *testing.T) {
 				t.Error("the weights differ from those of an unbroken run")
 			}
 		})
+	}
+}
+
+// TestWarnings counts what is told about the data and the plan.
+func TestWarnings(t *testing.T) {
+	rt := orttest.Open(t)
+	spec := tinySpec(t)
+	lines := answers(9) // of 14 to 22 tokens
+	lines[0].Messages[0].Content = strings.Repeat("Count to one, please. ", 20)
+	eval := dataset(t, answers(3)...)
+	spec.TrainFile, spec.EvalFile, spec.Evals, spec.Checkpoints = dataset(t, lines...), &eval, 9, 10
+	spec.MaxSeqLength = 20
+	r := mustTrain(t, rt, spec)
+	var got []string
+	for _, e := range r.events {
+		if e.Type == engine.TrainWarning {
+			got = append(got, e.Message)
+		}
+	}
+	want := []string{
+		"1 of 9 samples of the training file were left out because their answer lies behind max_seq_length",
+		"2 of 9 samples of the training file were cut at max_seq_length",
+		"The job has 8 steps, so that there are 8 evaluations instead of 9",
+		"The job has 8 steps, so that there are 8 checkpoints instead of 10",
+	}
+	if !slices.Equal(got, want) || r.plan.TrainSamples != 8 || r.plan.Truncated != 3 {
+		t.Errorf("plan %+v, warnings\n%s\nwant\n%s", r.plan, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

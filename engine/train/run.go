@@ -233,10 +233,41 @@ func (j *job) announce(l *loop) error {
 	if err := j.emit(&engine.TrainEvent{Type: engine.TrainPlanned, Step: l.at.Step, Message: message, Plan: p}); err != nil {
 		return err
 	}
-	if n := len(l.times.evals); n < j.spec.Evals {
-		return j.emit(&engine.TrainEvent{Type: engine.TrainWarning, Step: l.at.Step, Message: fmt.Sprintf("The job has %d steps, so that there are %d evaluations instead of %d", p.Steps, n, j.spec.Evals)})
+	for _, w := range j.warnings(&l.times) {
+		if err := j.emit(&engine.TrainEvent{Type: engine.TrainWarning, Step: l.at.Step, Message: w}); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// warnings say what became of the data and the plan that the user may not expect.
+func (j *job) warnings(t *timetable) (list []string) {
+	for _, set := range []struct {
+		name string
+		*data.Set
+	}{{"training", j.train}, {"validation", j.eval}} {
+		if set.Set == nil {
+			continue
+		}
+		out := set.LeftOut()
+		all := samples(set.Set) + out
+		if out > 0 {
+			list = append(list, fmt.Sprintf("%d of %d samples of the %s file were left out because their answer lies behind max_seq_length", out, all, set.name))
+		}
+		if cut := set.Truncated() - out; cut > 0 {
+			list = append(list, fmt.Sprintf("%d of %d samples of the %s file were cut at max_seq_length", cut, all, set.name))
+		}
+	}
+	for _, c := range []struct {
+		what      string
+		is, asked int
+	}{{"evaluations", len(t.evals), j.spec.Evals}, {"checkpoints", len(t.checkpoints), j.spec.Checkpoints}} {
+		if c.is < c.asked {
+			list = append(list, fmt.Sprintf("The job has %d steps, so that there are %d %s instead of %d", t.steps, c.is, c.what, c.asked))
+		}
+	}
+	return list
 }
 
 // samples counts what the file has: a pair is one.
