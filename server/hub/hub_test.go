@@ -271,6 +271,7 @@ func TestPushFails(t *testing.T) {
 		is                     error
 		want                   string
 	}{
+		{"a hub that is full", "owner/model", testToken, full, nil, "no room for you, ... (507)"},
 		{"wrong token", "owner/model", "hf_other", full, ErrAuth, "401"},
 		{"not a repository", "owner/model/x", testToken, full, nil, "not a repository"},
 		{"unknown repository", "owner/other", testToken, full, ErrNotFound, "owner/other"},
@@ -280,9 +281,10 @@ func TestPushFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newHubServer(t, nil)
+			s.full = true
 			c, _ := s.client(nil, Limits{})
 			_, err := c.Push(t.Context(), tt.repo, tt.token, tt.dir, "m", nil)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || tt.is != nil && !errors.Is(err, tt.is) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) || tt.is != nil && !errors.Is(err, tt.is) || strings.Contains(err.Error(), testToken) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 		})

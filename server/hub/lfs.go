@@ -111,7 +111,7 @@ func (p *push) batch(ctx context.Context, files []*upload) (map[string]lfsObject
 	byOID := map[string]lfsObject{}
 	for _, o := range out.Objects {
 		if o.Error != nil {
-			return nil, fmt.Errorf("the hub does not take a large file: %.300s (%d)", o.Error.Message, o.Error.Code)
+			return nil, fmt.Errorf("the hub does not take a large file: %s (%d)", clean(o.Error.Message, p.token), o.Error.Code)
 		}
 		byOID[o.OID] = o
 	}

@@ -156,11 +156,16 @@ func failure(resp *http.Response, token string) *statusError {
 	if data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10)); err == nil && e.reason == "" && json.Unmarshal(data, &body) == nil {
 		e.reason = body.Error + body.Message // one of them
 	}
-	if token != "" {
-		e.reason = strings.ReplaceAll(e.reason, token, "...")
-	}
-	e.reason = strings.ToValidUTF8(e.reason[:min(len(e.reason), maxReason)], "")
+	e.reason = clean(e.reason, token)
 	return e
+}
+
+// clean makes a hub's words fit for an error: without the token, and short.
+func clean(words, token string) string {
+	if token != "" {
+		words = strings.ReplaceAll(words, token, "...")
+	}
+	return strings.ToValidUTF8(words[:min(len(words), maxReason)], "")
 }
 
 // call sends in as JSON, unless it is nil, and decodes the answer into out, unless

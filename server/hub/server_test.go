@@ -45,6 +45,7 @@ type hubServer struct {
 	public   bool     // no token is needed
 	listed   []string // more names for the list of files
 	chunk    int      // > 0: large files go in parts of so many bytes
+	full     bool     // large files are refused
 	// What happened.
 	ranges   []string
 	conds    []string          // If-Range of the same requests
@@ -272,6 +273,9 @@ func (s *hubServer) batch(w http.ResponseWriter, r *http.Request) {
 	var out []map[string]any
 	for _, o := range in.Objects {
 		e := map[string]any{"oid": o.OID, "size": o.Size}
+		if s.full {
+			e["error"] = map[string]any{"code": 507, "message": "no room for you, " + testToken}
+		}
 		if _, have := s.stored[o.OID]; !have {
 			up := map[string]any{"href": s.cdn.URL + "/put/" + o.OID, "header": map[string]any{"X-Signed": "yes"}}
 			if s.chunk > 0 {
