@@ -30,9 +30,9 @@ func (h modelHub) Allowed() error { return h.gate.Check(h.base) }
 
 // client makes a client for one fetch or push. The hub bounds files by what it
 // announced, so answers need no other bound. done closes its connections.
-func (h modelHub) client(purpose string) (c *hub.Client, done func()) {
+func (h modelHub) client(purpose string, limits hub.Limits) (c *hub.Client, done func()) {
 	web := h.gate.Client(egress.Options{Purpose: purpose, MaxBody: math.MaxInt64 - 1, Idle: 2 * time.Minute})
-	return hub.New(hub.Config{BaseURL: h.base, HTTP: web, Keep: hubFile}), web.CloseIdleConnections
+	return hub.New(hub.Config{BaseURL: h.base, HTTP: web, Keep: hubFile, Limits: limits}), web.CloseIdleConnections
 }
 
 // hubFile reports whether a file of a repository belongs to the model: those at the
@@ -42,8 +42,8 @@ func hubFile(name string) bool {
 }
 
 // Fetch brings the files of a model into dir; see hub.Client.
-func (h modelHub) Fetch(ctx context.Context, repo, revision, token, dir string) (commit string, err error) {
-	c, done := h.client("fetch of " + path.Clean(repo))
+func (h modelHub) Fetch(ctx context.Context, repo, revision, token, dir string, most int64) (commit string, err error) {
+	c, done := h.client("fetch of "+path.Clean(repo), hub.Limits{Bytes: most})
 	defer done()
 	return c.Fetch(ctx, repo, revision, token, dir, nil)
 }
@@ -53,7 +53,7 @@ func (h modelHub) Push(ctx context.Context, repo, token, dir, message string) (p
 	if token == "" {
 		return "", fmt.Errorf("push to %s: a token of the hub is needed", repo)
 	}
-	c, done := h.client("push to " + path.Clean(repo))
+	c, done := h.client("push to "+path.Clean(repo), hub.Limits{})
 	defer done()
 	return c.Push(ctx, repo, token, dir, message, nil)
 }

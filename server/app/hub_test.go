@@ -35,7 +35,7 @@ func TestHubIsGated(t *testing.T) {
 	closed := newModelHub(cfg, gate(t))
 	for _, err := range []error{
 		closed.Allowed(),
-		func() error { _, err := closed.Fetch(t.Context(), "a/b", "main", "", t.TempDir()); return err }(),
+		func() error { _, err := closed.Fetch(t.Context(), "a/b", "main", "", t.TempDir(), 1); return err }(),
 	} {
 		if _, denied := errors.AsType[*egress.Denied](err); !denied || !strings.Contains(err.Error(), "--allow-egress huggingface.co") {
 			t.Errorf("got %v", err)

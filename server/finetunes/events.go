@@ -3,6 +3,7 @@ package finetunes
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"athanor/store"
 	"athanor/store/resource"
@@ -50,7 +51,7 @@ const maxMessage = 2000
 // appendEvent writes an event into the log of a job.
 func appendEvent(tx *store.Tx, id resource.FineTuneID, e *resource.FineTuneEvent) error {
 	if len(e.Message) > maxMessage {
-		e.Message = e.Message[:maxMessage] + "..."
+		e.Message = clip(e.Message, maxMessage) + "..."
 	}
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -59,6 +60,10 @@ func appendEvent(tx *store.Tx, id resource.FineTuneID, e *resource.FineTuneEvent
 	_, err = store.AppendEvent(tx, resource.FineTuneLog, string(id), data)
 	return err
 }
+
+// clip is at most the first n bytes of a text, and whole characters: what is stored
+// must come back the same.
+func clip(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // readEvents lists all events of a job in the order of time.
 func readEvents(tx *store.Tx, id resource.FineTuneID) ([]resource.FineTuneEvent, error) {

@@ -116,9 +116,9 @@ func (r *run) fromHub(ctx context.Context, base *resource.Model) (string, error)
 	p := &r.f.Params
 	dir, mark := filepath.Join(r.s.dir(r.id), "base"), filepath.Join(r.s.dir(r.id), "base.commit")
 	point, err := os.ReadFile(mark) // written when everything was there
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(point) == 0 {
 		var commit string
-		commit, err = r.s.Hub.Fetch(ctx, p.HubModel, p.HubRevision, r.secrets.HubToken, dir)
+		commit, err = r.s.Hub.Fetch(ctx, p.HubModel, p.HubRevision, r.secrets.HubToken, dir, hubBytes(base))
 		if err != nil && ctx.Err() == nil {
 			return "", &problemError{message: fmt.Sprintf("The model cannot be fetched from the hub: %s", err)}
 		}
@@ -140,6 +140,10 @@ func (r *run) fromHub(ctx context.Context, base *resource.Model) (string, error)
 	}
 	return dir, nil
 }
+
+// hubBytes bounds a repository that should hold the weights of m, in bytes: numbers of
+// eight bytes at most, and what else lies beside weights.
+func hubBytes(m *resource.Model) int64 { return 8*m.Parameters + 1<<30 }
 
 // fetch brings a dataset to the local disk.
 func (r *run) fetch(ctx context.Context, role string, f *resource.FineTuneFile, begin, end string) error {
@@ -190,6 +194,9 @@ func (r *run) place(ctx context.Context, role string, f *resource.FineTuneFile, 
 	}
 	h := sha256.New()
 	_, err = io.Copy(io.MultiWriter(w, h), body)
+	if err == nil {
+		err = w.Sync() // its name says that it is whole, also after a loss of power
+	}
 	if err := errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("copy the %s file: %w", role, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -449,6 +450,32 @@ func TestDelete(t *testing.T) {
 		t.Errorf("listed: %+v", left.Data)
 	}
 	w.clean()
+}
+
+// TestWarningsComeOnce has a long warning, in letters of two bytes, in each of two
+// tries.
+func TestWarningsComeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.trainer.Result = func(r *engine.TrainResult) {
+		r.Export.Warning = "a" + strings.Repeat("é", 1200)
+		r.ModelDir += "-that-is-not-there"
+	}
+	id := w.create(nil).ID
+	for range 3 { // the admission, and two tries
+		if err := w.work(t.Context(), w.due()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	var said []string
+	for _, e := range w.job(id).Events {
+		if e.Type == "warning" {
+			said = append(said, e.Message)
+		}
+	}
+	if want := []string{"a" + strings.Repeat("é", 999) + "..."}; !slices.Equal(said, want) {
+		t.Errorf("got %q", said)
+	}
 }
 
 // TestMissingInputs deletes what a job needs before it runs.

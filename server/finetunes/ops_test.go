@@ -266,7 +266,10 @@ var _ finetunes.Hub = (*hub)(nil)
 
 func (h *hub) Allowed() error { return nil }
 
-func (h *hub) Fetch(_ context.Context, repo, revision, token, dir string) (string, error) {
+func (h *hub) Fetch(_ context.Context, repo, revision, token, dir string, most int64) (string, error) {
+	if most != 8*5000+1<<30 {
+		h.w.t.Errorf("a repository of %d bytes may be fetched", most)
+	}
 	if h.err != nil || token != secret {
 		return "", fmt.Errorf("%s at %s: %w", repo, revision, h.err)
 	}

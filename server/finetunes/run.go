@@ -275,7 +275,7 @@ func (r *run) warn(ctx context.Context, message string) error {
 		if len(f.Reported) >= maxWarnings {
 			return nil
 		}
-		return note(tx, f, eventWarning+" "+message[:min(len(message), 200)], &resource.FineTuneEvent{Type: eventWarning, Level: levelWarning, Message: message}, now)
+		return note(tx, f, eventWarning+" "+clip(message, 200), &resource.FineTuneEvent{Type: eventWarning, Level: levelWarning, Message: message}, now)
 	})
 }
 

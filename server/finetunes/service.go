@@ -86,9 +86,9 @@ type PreviewOptions struct {
 type Hub interface {
 	// Allowed says whether the owner of the machine lets it be reached.
 	Allowed() error
-	// Fetch brings a revision of a repository into dir and returns its commit. What
-	// is there already is not fetched again.
-	Fetch(ctx context.Context, repo, revision, token, dir string) (commit string, err error)
+	// Fetch brings a revision of a repository, of at most so many bytes, into dir and
+	// returns its commit. What is there already is not fetched again.
+	Fetch(ctx context.Context, repo, revision, token, dir string, most int64) (commit string, err error)
 	// Push sends the files of dir to a repository and returns the page of it.
 	Push(ctx context.Context, repo, token, dir, message string) (page string, err error)
 }
