@@ -103,7 +103,7 @@ func Open(ctx context.Context, cfg config.Config, opt Options) (_ *App, err erro
 	if a.gate, err = egress.New(cfg.AllowEgress, a.kit.Log); err != nil {
 		return nil, err
 	}
-	a.trackers = &trackers{gate: a.gate}
+	a.trackers = newTrackers(a.gate)
 	if err := cfg.EnsureData(); err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (a *App) Close() error {
 			a.jobs.Stop()
 		}
 		if a.trackers != nil {
-			a.trackers.wait()
+			a.trackers.wait(a.drain())
 		}
 		if a.host != nil {
 			errs = append(errs, a.host.Close(a.drain()))

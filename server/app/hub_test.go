@@ -100,7 +100,7 @@ func TestTrackerSession(t *testing.T) {
 				io.WriteString(w, `{"data":{"upsertBucket":{"bucket":{"project":{"name":"p","entity":{"name":"e"}}},"inserted":true}}}`)
 			}))
 			defer server.Close()
-			tr := &trackers{gate: gate(t, "127.0.0.1")}
+			tr := newTrackers(gate(t, "127.0.0.1"))
 			ctx, stop := context.WithCancelCause(t.Context())
 			defer stop(nil)
 			started := make(chan string, 1)
@@ -110,10 +110,33 @@ func TestTrackerSession(t *testing.T) {
 				t.Errorf("the page is %s", got)
 			}
 			tt.end(s, stop)
-			tr.wait()
+			tr.wait(t.Context())
 			if ended != tt.want {
 				t.Errorf("the tracker has %s, want %s", ended, tt.want)
 			}
 		})
+	}
+}
+
+// TestTrackerIsCutOff has a tracker that does not answer when the time to shut down
+// is over: neither a job that has ended nor one that was cancelled holds the process.
+func TestTrackerIsCutOff(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer server.Close()
+	defer close(release)
+	tr := newTrackers(gate(t, "127.0.0.1"))
+	done, over := context.WithCancelCause(t.Context())
+	defer over(nil)
+	run := finetunes.TrackerRun{ID: "ft-1", APIKey: "k", BaseURL: server.URL, Project: "p", Failed: func(string) {}}
+	tr.Start(t.Context(), run).Finish(true)
+	tr.Start(done, run)
+	over(jobs.ErrCancelled) // and Finish is not called
+	ended := make(chan struct{})
+	go func() { defer close(ended); tr.wait(done) }()
+	select {
+	case <-ended:
+	case <-time.After(trackerFinish - 5*time.Second):
+		t.Error("the trackers are waited for")
 	}
 }

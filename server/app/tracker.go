@@ -23,6 +23,14 @@ const (
 type trackers struct {
 	gate *egress.Gate
 	runs sync.WaitGroup
+	open context.Context // ends when no tracker is waited for any more
+	cut  context.CancelFunc
+}
+
+func newTrackers(gate *egress.Gate) *trackers {
+	t := &trackers{gate: gate}
+	t.open, t.cut = context.WithCancel(context.Background())
+	return t
 }
 
 var _ finetunes.Tracker = (*trackers)(nil)
@@ -40,14 +48,19 @@ func (t *trackers) Start(ctx context.Context, run finetunes.TrackerRun) finetune
 		Settings: run.Config, HTTP: web, Started: run.Started, Warn: run.Failed,
 	}), exitCode: make(chan int, 1)}
 	t.runs.Go(func() {
-		s.end(ctx)
+		s.end(ctx, t.open)
 		web.CloseIdleConnections()
 	})
 	return s
 }
 
-// wait returns when every run has ended; no other may start.
-func (t *trackers) wait() { t.runs.Wait() }
+// wait returns when every run has ended; no other may start. When ctx ends, those
+// that still wait for their tracker are cut off.
+func (t *trackers) wait(ctx context.Context) {
+	defer t.cut()
+	defer context.AfterFunc(ctx, t.cut)()
+	t.runs.Wait()
+}
 
 // trackerSession is one run.
 type trackerSession struct {
@@ -72,10 +85,11 @@ func (s *trackerSession) Finish(succeeded bool) {
 	}
 }
 
-// end waits for the end of the job, or of this process, and tells the tracker.
-func (s *trackerSession) end(ctx context.Context) {
+// end waits for the end of the job, or of this process, and tells the tracker as long
+// as open has not ended.
+func (s *trackerSession) end(ctx, open context.Context) {
 	finish := func(exitCode int) {
-		bounded, cancel := context.WithTimeout(context.Background(), trackerFinish)
+		bounded, cancel := context.WithTimeout(open, trackerFinish)
 		defer cancel()
 		s.run.Finish(bounded, exitCode)
 	}
@@ -102,9 +116,11 @@ func (s *trackerSession) end(ctx context.Context) {
 	select {
 	case exitCode := <-s.exitCode:
 		finish(exitCode)
+		return
 	case <-t.C:
-		bounded, cancel := context.WithTimeout(context.Background(), trackerLeave)
-		defer cancel()
-		s.run.Leave(bounded)
+	case <-open.Done():
 	}
+	bounded, cancel := context.WithTimeout(open, trackerLeave)
+	defer cancel()
+	s.run.Leave(bounded)
 }
