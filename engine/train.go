@@ -84,10 +84,14 @@ type TrainSpec struct {
 	// BaseFormat is how the frozen base is kept in memory: none (float32), bf16,
 	// int8 or int4; "" = as the checkpoint has it, which needs no memory of its
 	// own. Full training keeps float32.
-	BaseFormat  string `json:"base_format,omitempty"`
-	Device      string `json:"device,omitempty"`       // cpu, cuda or the ID of a device, "" = cpu
-	Threads     int    `json:"threads,omitempty"`      // 0 = physical cores
-	MemoryBytes int64  `json:"memory_bytes,omitempty"` // what the job may use, 0 = half of what is free at its start
+	BaseFormat string `json:"base_format,omitempty"`
+	// Quantization is the form in which the result will be served, which it is
+	// compared in at the end: int8 or int4; "" and none are float32, with nothing
+	// to compare. It has no part in the weights.
+	Quantization string `json:"quantization,omitempty"`
+	Device       string `json:"device,omitempty"`       // cpu, cuda or the ID of a device, "" = cpu
+	Threads      int    `json:"threads,omitempty"`      // 0 = physical cores
+	MemoryBytes  int64  `json:"memory_bytes,omitempty"` // what the job may use, 0 = half of what is free at its start
 }
 
 // DataFile is a dataset on the local disk.
@@ -209,6 +213,9 @@ type TrainResult struct {
 	// Difference between base plus adapter and the merged model on a probe set;
 	// nil without LoRA.
 	Export *ExportCheck `json:"export,omitempty"`
+	// Difference between the result in float32 and in TrainSpec.Quantization: of
+	// the base with the adapter, or of the model. nil without a quantisation.
+	Quantized *ExportCheck `json:"quantized,omitempty"`
 }
 
 // ExportCheck compares two forms of one model on the same prompts.

@@ -208,7 +208,7 @@ func (s *sums) check(prompts int) *engine.ExportCheck {
 	n := float64(s.positions)
 	c := &engine.ExportCheck{Prompts: prompts, Positions: s.positions, MaxLogit: s.maxLogit, MeanKL: s.kl / n, TopMatches: float64(s.same) / n}
 	if c.MeanKL > warnKL || c.TopMatches < warnTop {
-		c.Warning = fmt.Sprintf("the exported model differs from the trained one: %.3g nats per position (up to %g is expected), the same most likely token at %.1f%% of %d positions (%g%% is expected)",
+		c.Warning = fmt.Sprintf("it differs from the trained one by %.3g nats per position (up to %g is expected), the same most likely token at %.1f%% of %d positions (%g%% is expected)",
 			c.MeanKL, warnKL, 100*c.TopMatches, c.Positions, 100*warnTop)
 	}
 	return c

@@ -10,6 +10,7 @@ import (
 	"athanor/engine/compute"
 	"athanor/engine/export"
 	"athanor/engine/family"
+	"athanor/engine/family/decoder"
 	"athanor/engine/tensor"
 	"athanor/engine/weights"
 )
@@ -26,15 +27,19 @@ func (j *job) finish(ctx context.Context, l *loop) (*engine.TrainResult, error) 
 	if err := j.disk.MkdirAll(j.path("result")); err != nil {
 		return nil, fmt.Errorf("make the folder of results: %w", err)
 	}
-	a := j.adapter()
-	if a == nil {
-		return r, j.exportFull(ctx, r.ModelDir)
-	}
 	rows, err := j.probeRows()
 	if err != nil {
 		return nil, err
 	}
-	parameters, threads := j.executor.Info().Parameters, j.plan.Threads
+	c := comparison{job: j, rows: rows, parameters: j.executor.Info().Parameters}
+	a := j.adapter()
+	if a == nil {
+		if err := errors.Join(j.exportFull(ctx, r.ModelDir), j.close()); err != nil {
+			return nil, err
+		}
+		r.Quantized, err = c.quantized(ctx, export.Form{Dir: r.ModelDir})
+		return r, err
+	}
 	// Merging and comparing need the memory.
 	if err := j.close(); err != nil {
 		return nil, err
@@ -46,27 +51,53 @@ func (j *job) finish(ctx context.Context, l *loop) (*engine.TrainResult, error) 
 	if err := export.Merged(ctx, j.spec.ModelDir, a, r.ModelDir); err != nil {
 		return nil, err
 	}
-	r.Export, err = j.compare(ctx, r, rows, parameters, threads)
+	served := export.Form{Dir: j.spec.ModelDir, Adapter: &engine.Adapter{Key: j.key, Dir: r.AdapterDir}}
+	if r.Export, err = c.run(ctx, "merged", served, export.Form{Dir: r.ModelDir}); err != nil {
+		return nil, err
+	}
+	r.Quantized, err = c.quantized(ctx, served)
 	return r, err
 }
 
-// compare measures the merged model against the base with the adapter. Where
-// that cannot be done the result stands, with a warning.
-func (j *job) compare(ctx context.Context, r *engine.TrainResult, rows [][]int32, parameters int64, threads int) (*engine.ExportCheck, error) {
-	budget := j.budget()
-	// Both forms run in float32, one after the other.
-	if need := parameters * 5; budget > 0 && need > budget {
-		return &engine.ExportCheck{Warning: fmt.Sprintf("the merged model was not compared with base and adapter: this takes %d MiB, the job may use %d MiB", need>>20, budget>>20)}, nil
+// comparison compares forms of the result on the same rows.
+type comparison struct {
+	job        *job
+	rows       [][]int32
+	parameters int64 // of the model
+}
+
+// quantized measures a form in the quantisation in which it will be served.
+func (c *comparison) quantized(ctx context.Context, f export.Form) (*engine.ExportCheck, error) {
+	q := decoder.Quantization(c.job.spec.Quantization)
+	if q == "" || q == decoder.None {
+		return nil, nil
 	}
-	served := export.Form{Dir: j.spec.ModelDir, Adapter: &engine.Adapter{Key: j.key, Dir: r.AdapterDir}}
-	check, err := export.Compare(ctx, j.rt, served, export.Form{Dir: r.ModelDir}, rows, export.CompareOptions{TempDir: j.spec.WorkDir, Threads: threads})
+	coarse := f
+	coarse.Quantization = q
+	return c.run(ctx, string(q), f, coarse)
+}
+
+// run measures the form b, which goes by a name, against a. Where that cannot be
+// done the result stands, with a warning.
+func (c *comparison) run(ctx context.Context, name string, a, b export.Form) (*engine.ExportCheck, error) {
+	budget := c.job.budget()
+	failed := func(why string) (*engine.ExportCheck, error) {
+		return &engine.ExportCheck{Warning: fmt.Sprintf("the %s model was not compared with the trained one: %s", name, why)}, nil
+	}
+	// The larger form runs in float32, one after the other.
+	if need := c.parameters * 5; budget > 0 && need > budget {
+		return failed(fmt.Sprintf("this takes %d MiB, the job may use %d MiB", need>>20, budget>>20))
+	}
+	check, err := export.Compare(ctx, c.job.rt, a, b, c.rows, export.CompareOptions{TempDir: c.job.spec.WorkDir, Threads: c.job.plan.Threads})
 	switch {
-	case err == nil:
-		return check, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case err != nil:
+		return failed(err.Error())
+	case check.Warning != "":
+		check.Warning = fmt.Sprintf("the %s model: %s", name, check.Warning)
 	}
-	return &engine.ExportCheck{Warning: "the merged model was not compared with base and adapter: " + err.Error()}, nil
+	return check, nil
 }
 
 // exportFull writes the model with all weights as they are now.

@@ -79,7 +79,7 @@ func (p *plan) save(d disk, workDir string) error {
 func jobKey(s *engine.TrainSpec) (string, error) {
 	c := *s
 	c.Job, c.ModelName, c.ModelDir, c.WorkDir, c.Device = "", "", "", "", ""
-	c.Threads, c.MemoryBytes = 0, 0
+	c.Threads, c.MemoryBytes, c.Quantization = 0, 0, ""
 	c.TrainFile.Path = ""
 	if s.EvalFile != nil {
 		e := *s.EvalFile

@@ -72,6 +72,7 @@ func TestValidate(t *testing.T) {
 		{"n_evals", func(s *engine.TrainSpec) { s.EvalFile, s.EarlyStopping = nil, nil }},
 		{"n_evals", func(s *engine.TrainSpec) { s.Evals = 3 }},
 		{"batch_size", func(s *engine.TrainSpec) { s.BatchSize = -1 }},
+		{"quantization", func(s *engine.TrainSpec) { s.Quantization = "int2" }},
 		{"gradient_accumulation_steps", func(s *engine.TrainSpec) { s.GradientAccumulation = -1 }},
 		{"max_seq_length", func(s *engine.TrainSpec) { s.MaxSeqLength = 1 }},
 		{"learning_rate", func(s *engine.TrainSpec) { s.LearningRate = 0 }},
@@ -118,6 +119,7 @@ func TestJobKey(t *testing.T) {
 	want := key(func(*engine.TrainSpec) {})
 	if got := key(func(s *engine.TrainSpec) {
 		s.Job, s.WorkDir, s.Threads, s.MemoryBytes, s.Device, s.TrainFile.Path, s.EvalFile.Path = "j", "w", 3, 4, "cpu", "t", "e"
+		s.Quantization = "int4"
 	}); got != want {
 		t.Error("the place and the moment change the key")
 	}

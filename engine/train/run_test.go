@@ -19,6 +19,7 @@ import (
 	"athanor/engine/compute"
 	"athanor/engine/demo"
 	"athanor/engine/enginetest"
+	"athanor/engine/export"
 	"athanor/engine/ort/orttest"
 	"athanor/engine/peft"
 	"athanor/engine/tensor"
@@ -155,10 +156,10 @@ func TestLearnsFromPlays(t *testing.T) {
 			spec := storiesSpec(t)
 			spec.TrainFile, spec.EvalFile = train, &eval
 			change(spec)
-			spec.Evals = 2
+			spec.Evals, spec.Quantization = 2, "int8"
 			r := mustTrain(t, rt, spec)
 			p := r.metric(engine.TrainEval, "eval/perplexity")
-			t.Logf("perplexity %.4g, then %.4g, %d steps of %d, export %+v", base, p, r.plan.Steps, r.plan.BatchSize, r.result.Export)
+			t.Logf("perplexity %.4g, then %.4g, %d steps of %d, export %+v, in int8 %+v", base, p, r.plan.Steps, r.plan.BatchSize, r.result.Export, r.result.Quantized)
 			loss := r.metric(engine.TrainEval, "eval/loss")
 			if len(p) != 2 || p[1] >= 0.75*base || p[1] >= p[0] || math.Abs(math.Exp(loss[1])-p[1]) > 1e-9*p[1] {
 				t.Errorf("perplexities %v after %v", p, base)
@@ -177,6 +178,9 @@ func TestLearnsFromPlays(t *testing.T) {
 			}
 			if spec.LoRA != nil && (r.result.Export == nil || r.result.Export.Warning != "" || r.result.Export.Positions == 0) {
 				t.Errorf("export %+v", r.result.Export)
+			}
+			if q := r.result.Quantized; q == nil || q.Positions == 0 || q.MeanKL <= 0 || q.MeanKL > 0.01 || q.MaxLogit < 1e-3 {
+				t.Errorf("in int8 %+v", q)
 			}
 		})
 	}
@@ -412,5 +416,25 @@ func TestPreferences(t *testing.T) {
 				t.Errorf("the first margin is %g", first)
 			}
 		})
+	}
+}
+
+// TestComparisonsThatFail: the result stands, with a warning.
+func TestComparisonsThatFail(t *testing.T) {
+	spec := &engine.TrainSpec{Quantization: "int4", MemoryBytes: 4 << 20}
+	c := comparison{job: &job{spec: spec, plan: &plan{}}, parameters: 1 << 20}
+	for _, want := range []string{
+		"the int4 model was not compared with the trained one: this takes 5 MiB, the job may use 4 MiB",
+		"the int4 model was not compared with the trained one: compare two forms: ",
+	} {
+		got, err := c.quantized(t.Context(), export.Form{Dir: t.TempDir()})
+		if err != nil || !strings.HasPrefix(got.Warning, want) || got.Prompts != 0 {
+			t.Errorf("%+v, %v, want %q", got, err, want)
+		}
+		spec.MemoryBytes = 8 << 20
+	}
+	spec.Quantization = "none"
+	if got, err := c.quantized(t.Context(), export.Form{}); got != nil || err != nil {
+		t.Errorf("nothing to compare, got %+v, %v", got, err)
 	}
 }

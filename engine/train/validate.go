@@ -3,12 +3,17 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"athanor/engine"
+	"athanor/engine/family/decoder"
 )
 
 // maxCheckpoints is the most that a job can keep for its user.
 const maxCheckpoints = 10
+
+// quantizations are the forms in which results are served.
+var quantizations = []string{"", string(decoder.None), string(decoder.Int8), string(decoder.Int4)}
 
 // validate refuses what cannot be honoured, by the name that the API gives it.
 func validate(s *engine.TrainSpec) error {
@@ -25,6 +30,7 @@ func validate(s *engine.TrainSpec) error {
 		{"n_evals", s.Evals >= 0, "must not be negative"},
 		{"n_evals", s.Evals == 0 || s.EvalFile != nil, "needs a validation file"},
 		{"batch_size", s.BatchSize >= 0, "must not be negative"},
+		{"quantization", slices.Contains(quantizations, s.Quantization), "must be none, int8 or int4"},
 		{"gradient_accumulation_steps", s.GradientAccumulation >= 0, "must not be negative"},
 		{"max_seq_length", s.MaxSeqLength == 0 || s.MaxSeqLength >= 2, "must be at least 2"},
 		{"learning_rate", finite(s.LearningRate) && s.LearningRate > 0, "must be a positive number"},

@@ -14,7 +14,7 @@ func FuzzLine(f *testing.F) {
 	for _, s := range []string{
 		chat(user, answer, again, last), chat(user, call, result, last), `{"text":"<|im_end|></s>"}`, `{"prompt":"a","completion":"</s>"}`,
 		preference("a", "b"), `{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},` + answer + `],"tools":` + tools + `}`,
-		chat(user, `{"role":"assistant","content":"Yo.","reasoning":"why","weight":0.5}`), `{"text":"","weight":0}`, `{"messages":[{}]}`, `[`, ``,
+		chat(user, `{"role":"assistant","content":"Yo.","reasoning":"why","weight":0.5}`), `{"text":"","weight":0}`, `{"messages":[{}]}`, `{"messages":[]}`, preference("", "b"), `[`, ``,
 	} {
 		f.Add([]byte(s))
 	}

@@ -100,6 +100,9 @@ type turn struct {
 
 // readTurns reads the messages of a conversation; place names them in errors.
 func readTurns(list []jsontext.Value, place string) ([]turn, error) {
+	if len(list) == 0 {
+		return nil, fmt.Errorf("`%s` must hold at least one message", place)
+	}
 	turns := make([]turn, len(list))
 	for i, raw := range list {
 		var err error
