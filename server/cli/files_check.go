@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -97,6 +98,7 @@ func (o *checkFlags) validate(cmd *cobra.Command) error {
 
 // validateJob checks the flags of the job whose time is estimated.
 func (o *checkFlags) validateJob() (err error) {
+	o.kind = strings.ToLower(o.kind)
 	switch {
 	case o.epochs < 1 || o.epochs > api.MaxEpochs:
 		return fmt.Errorf("n-epochs: must be between 1 and %d", api.MaxEpochs)

@@ -64,6 +64,7 @@ func TestCheckFiles(t *testing.T) {
 		{"epochs", good + " --model athanor/demo-3m --n-epochs 0", nil, "n-epochs: must be between 1 and 1000"},
 		{"evaluations", good + " --model athanor/demo-3m --n-evals 1001", nil, "n-evals: must be between 0 and 1000"},
 		{"evaluations of nothing", good + " --model athanor/demo-3m --n-evals 1", nil, "n-evals: needs --validation"},
+		{"longer than the model reads", good + " --model athanor/demo-3m --max-seq-length 1025", nil, "model athanor/demo-3m: max-seq-length must be at most 1024"},
 		{"type", good + " --model athanor/demo-3m --type some", nil, "type: must be lora or full"},
 		{"rank", good + " --model athanor/demo-3m --lora-r 129", nil, "lora-r: must be between 1 and 128"},
 		{"no model for the epochs", good + " --n-epochs 2", nil, "n-epochs: needs --model"},

@@ -26,7 +26,7 @@ func (o *checkFlags) printJob(cmd *cobra.Command, c config.Config, m *baseModel,
 	}
 	work, err := job.Work()
 	if err != nil {
-		return fmt.Errorf("model: %w", err)
+		return fmt.Errorf("model %s: %w", o.model, err)
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)
 	defer func() { _ = w.Flush() }() // a terminal that went away

@@ -25,7 +25,7 @@ func (o *checkFlags) lint(f *flags, cmd *cobra.Command, training, validation *ch
 	}
 	e, length, err := o.encoder(model, training.report.Format == dataset.Preference)
 	if err != nil {
-		return fmt.Errorf("model: %w", err)
+		return fmt.Errorf("model %s: %w", o.model, err)
 	}
 	var shown []sampleRow
 	var all [2]*data.Counts
@@ -63,13 +63,20 @@ func (o *checkFlags) encoder(m *baseModel, preference bool) (e *data.Encoder, le
 	if o.inputs {
 		opt.TrainOnInputs = data.InputsTrue
 	}
-	if e, err = data.NewEncoder(m.files, opt); err != nil || opt.MaxSeqLength > 0 {
-		return e, opt.MaxSeqLength, err
+	if e, err = data.NewEncoder(m.files, opt); err != nil {
+		return nil, 0, err
 	}
-	if opt.MaxSeqLength = e.Context(); m.context > 0 && m.context < opt.MaxSeqLength {
-		opt.MaxSeqLength = m.context
+	most := e.Context() // 0 = unknown
+	if m.context > 0 && (most == 0 || m.context < most) {
+		most = m.context
 	}
-	e, err = data.NewEncoder(m.files, opt)
+	switch {
+	case most > 0 && opt.MaxSeqLength > most:
+		return nil, 0, fmt.Errorf("max-seq-length must be at most %d, which is what it reads", most)
+	case opt.MaxSeqLength == 0:
+		opt.MaxSeqLength = most
+		e, err = data.NewEncoder(m.files, opt)
+	}
 	return e, opt.MaxSeqLength, err
 }
 

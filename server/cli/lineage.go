@@ -30,6 +30,20 @@ func lineageCommand(f *flags) *cobra.Command {
 	}
 }
 
+// showComparison prints how two forms of the model differ, if they were compared.
+func showComparison(out io.Writer, what string, e *api.LineageExport) {
+	if e == nil {
+		return
+	}
+	if e.Positions > 0 {
+		fmt.Fprintf(out, "\n%s, on %d prompts: largest difference of a logit %.3g, mean divergence %.3g nats, same first choice %.1f%%\n",
+			what, e.Prompts, e.MaxLogit, e.MeanKL, 100*e.TopMatches)
+	}
+	if e.Warning != "" {
+		fmt.Fprintln(out, "warning:", printable(e.Warning))
+	}
+}
+
 // showLineage prints the chain. It is an error when a link is not what it was.
 func showLineage(out io.Writer, l *api.FineTuneLineage) error {
 	fmt.Fprintf(out, "%s  %s\nmade by %s at %s with version %s\n\n", l.Model, l.ModelID, l.Job, l.CreatedAt.UTC().Format(time.RFC3339), l.CodeVersion)
@@ -56,13 +70,8 @@ func showLineage(out io.Writer, l *api.FineTuneLineage) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if e := l.Export; e != nil {
-		fmt.Fprintf(out, "\nagainst its base with the adapter, on %d prompts: largest difference of a logit %.3g, mean divergence %.3g nats, same first choice %.1f%%\n",
-			e.Prompts, e.MaxLogit, e.MeanKL, 100*e.TopMatches)
-		if e.Warning != "" {
-			fmt.Fprintln(out, "warning:", printable(e.Warning))
-		}
-	}
+	showComparison(out, "the merged model against its base with the adapter", l.Export)
+	showComparison(out, "as it is served against float32", l.Quantized)
 	if config := strings.TrimSpace(string(l.Config)); config != "" && config != "null" {
 		fmt.Fprintf(out, "\nconfiguration %s\n", config)
 	}
