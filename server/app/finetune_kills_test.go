@@ -126,3 +126,111 @@ func (p *process) weights(t *testing.T, model string) (hashes []string) {
 	}
 	return hashes
 }
+
+// TestFineTuneIsCancelled cancels jobs at each stage: while another one has the
+// machine, in preparation, in training, while the weights are written, and while they
+// are stored. Each time no process, no directory, no model and no object is left.
+func TestFineTuneIsCancelled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped by -short: starts a server")
+	}
+	p := openReal(t)
+	file := p.upload(t, shortConversations(24))
+	before := objectsOf(t, p.Data)
+	first, second := p.startFineTune(t, 500), p.createSeeded(t, file, 0)
+	p.trains(t, first)
+	if got := p.cancelled(t, second); got != "queued" {
+		t.Errorf("the job behind another one was cancelled while %s", got)
+	}
+	if len(trainingChildren(t, p.Cmd.Process.Pid)) != 1 {
+		t.Error("the job before it does not train any more")
+	}
+	if got := p.cancelled(t, first); got != "running" {
+		t.Errorf("the job that trains was cancelled while %s", got)
+	}
+	p.nothingLeft(t, before)
+	seed := 0
+	for _, stage := range []string{"running", "compressing", "uploading"} {
+		// The stages are short: a job may be past one before it is cancelled there.
+		for try := 1; ; try++ {
+			if try > 30 {
+				t.Fatalf("30 jobs were all past %s when they were cancelled", stage)
+			}
+			before, seed = objectsOf(t, p.Data), seed+1
+			id := p.createSeeded(t, file, seed)
+			for now := ""; now != stage && now != "completed"; now = p.fineTune(t, id).Status {
+				if now == "error" {
+					t.Fatalf("the job failed: %+v", p.fineTune(t, id))
+				}
+			}
+			if p.cancelled(t, id) == stage {
+				t.Logf("%s: job %d was cancelled there", stage, try)
+				break
+			}
+		}
+		p.nothingLeft(t, before)
+	}
+}
+
+// createSeeded starts a short job whose weights nobody else makes.
+func (p *process) createSeeded(t *testing.T, file string, seed int) string {
+	t.Helper()
+	status, body := post(t, p.Base+"/v1/fine-tunes", p.Key, fmt.Sprintf(
+		`{"training_file":%q,"model":%q,"n_epochs":2,"batch_size":4,"packing":false,"random_seed":%d,"lora_r":8}`, file, app.DemoModel, seed))
+	var f fineTune
+	if err := json.Unmarshal([]byte(body), &f); status != http.StatusOK || err != nil || f.ID == "" {
+		t.Fatalf("create: %d %s", status, body)
+	}
+	return f.ID
+}
+
+// cancelled cancels a job, waits for its end, and returns the state in which that
+// reached it, or completed when its work was done.
+func (p *process) cancelled(t *testing.T, id string) (stage string) {
+	t.Helper()
+	if status, body := post(t, p.Base+"/v1/fine-tunes/"+id+"/cancel", p.Key, ""); status != http.StatusOK && !strings.Contains(body, "is completed already") {
+		t.Fatalf("cancel: %d %s", status, body)
+	}
+	var f api.FineTune
+	within(t, time.Minute, "the end of the job", func() bool {
+		status, body := get(t, p.Base+"/v1/fine-tunes/"+id, p.Key)
+		if err := json.Unmarshal([]byte(body), &f); status != http.StatusOK || err != nil || f.Status == "error" {
+			t.Fatalf("retrieve: %d %s", status, body)
+		}
+		return f.Status == "cancelled" || f.Status == "completed"
+	})
+	_, models := get(t, p.Base+"/v1/models", p.Key)
+	if there := strings.Contains(models, fmt.Sprintf("%q", f.ModelOutputName)); there != (f.Status == "completed") {
+		t.Errorf("job %s is %s, and its model is registered: %v", id, f.Status, there)
+	}
+	if f.Status == "completed" {
+		return f.Status
+	}
+	stage = "queued"
+	for _, e := range f.Events {
+		switch e.Type {
+		case "job_start":
+			stage = "running"
+		case "model_compressing":
+			stage = "compressing"
+		case "model_uploading":
+			stage = "uploading"
+		}
+	}
+	return stage
+}
+
+// nothingLeft looks for what a cancelled job could leave.
+func (p *process) nothingLeft(t *testing.T, objects []string) {
+	t.Helper()
+	if found := trainingChildren(t, p.Cmd.Process.Pid); len(found) != 0 {
+		t.Errorf("processes %v live on", found)
+	}
+	if now := objectsOf(t, p.Data); !slices.Equal(now, objects) {
+		t.Errorf("objects %q, before the job %q", now, objects)
+	}
+	within(t, 10*time.Second, "the directory of the job to go", func() bool {
+		left, _ := filepath.Glob(filepath.Join(p.Data, "training", "*"))
+		return len(left) == 0
+	})
+}
