@@ -247,6 +247,23 @@ func get(t *testing.T, client *http.Client, url string) error {
 	return err
 }
 
+// TestNoProxy has proxies in the environment, which would dial for us.
+func TestNoProxy(t *testing.T) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the proxy was asked for %s", r.URL) }))
+	t.Cleanup(proxy.Close)
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"} {
+		t.Setenv(name, proxy.URL)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "fine") }))
+	t.Cleanup(server.Close)
+	g, dialled, _ := newGate(t, []string{"a.example"}, map[string]string{"a.example": "93.184.216.34"}, server.Listener.Addr().String())
+	client := g.Client(Options{Purpose: "test"})
+	t.Cleanup(client.CloseIdleConnections)
+	if err := get(t, client, "http://a.example/ok"); err != nil || len(*dialled) != 1 || (*dialled)[0] != "93.184.216.34:80" {
+		t.Errorf("dialled %v, %v", *dialled, err)
+	}
+}
+
 func TestNoWayDown(t *testing.T) {
 	from, _ := http.NewRequest(http.MethodGet, "https://a.example/", nil)
 	to, _ := http.NewRequest(http.MethodGet, "http://a.example/", nil)
