@@ -262,6 +262,9 @@ func (c *course) results() (*engine.TrainResult, error) {
 	if err := c.write(r.ModelDir, false, c.steps); err != nil {
 		return nil, err
 	}
+	if q := c.spec.Quantization; q != "" && q != "none" {
+		r.Quantized = &engine.ExportCheck{Prompts: 4, Positions: 40, MaxLogit: 0.1, MeanKL: 1e-3, TopMatches: 0.975}
+	}
 	if c.spec.LoRA != nil {
 		r.AdapterDir = c.path("adapter")
 		r.Export = &engine.ExportCheck{Prompts: 4, Positions: 40, MaxLogit: 1e-4, MeanKL: 1e-6, TopMatches: 1}

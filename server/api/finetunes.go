@@ -255,9 +255,10 @@ type FineTuneLineage struct {
 	CodeVersion string          `json:"code_version"`
 	CreatedAt   time.Time       `json:"created_at"`
 	Config      json.RawMessage `json:"configuration"`
-	Export      *LineageExport  `json:"export,omitempty"`
-	Chain       []LineageLink   `json:"chain"`    // from the datasets and the base to the model
-	Verified    bool            `json:"verified"` // every link is
+	Export      *LineageExport  `json:"export,omitempty"`    // the merged model against the base with the adapter
+	Quantized   *LineageExport  `json:"quantized,omitempty"` // as it is served against float32
+	Chain       []LineageLink   `json:"chain"`               // from the datasets and the base to the model
+	Verified    bool            `json:"verified"`            // every link is
 }
 
 // LineageLink is one thing that went into a model, or came of the job.

@@ -338,10 +338,16 @@ func TestShowLineage(t *testing.T) {
 		t.Errorf("got %v, %s", err, out.String())
 	}
 	l.Verified = false
+	l.Quantized = &api.LineageExport{Prompts: 8, Positions: 600, MaxLogit: 0.5, MeanKL: 0.06, TopMatches: 0.9, Warning: "it differs"}
+	l.Export = &api.LineageExport{Warning: "not compared"}
 	l.Chain = append(l.Chain, api.LineageLink{Kind: "base", Name: "m", State: "changed", Reason: "another content"})
 	out.Reset()
 	if err := showLineage(&out, l); err == nil || err.Error() != "1 of 2 links are not verified" || !strings.Contains(out.String(), "changed: another content") {
 		t.Errorf("got %v, %s", err, out.String())
+	}
+	const want = "warning: not compared\n\nas it is served against float32, on 8 prompts: largest difference of a logit 0.5, mean divergence 0.06 nats, same first choice 90.0%\nwarning: it differs\n"
+	if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "merged") {
+		t.Errorf("got %s, want %s", out.String(), want)
 	}
 }
 

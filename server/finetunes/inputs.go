@@ -56,7 +56,16 @@ func (r *run) prepare(ctx context.Context) (*engine.TrainSpec, error) {
 			return nil, err
 		}
 	}
-	return r.spec(modelDir, adapterDir), nil
+	// The result is served as its base is.
+	base, err := r.model(r.f.Base.ModelID, r.f.Base.Revision)
+	if err != nil {
+		return nil, err
+	}
+	spec := r.spec(modelDir, adapterDir)
+	if base.Quantization != resource.QuantizationNone {
+		spec.Quantization = string(base.Quantization)
+	}
+	return spec, nil
 }
 
 // startsFrom names what the training goes on from.

@@ -39,7 +39,7 @@ func (s *Service) Lineage(ctx context.Context, r *api.LineageRequest) (*api.Fine
 	v := &verifier{s: s, read: api.Or(r.Verify, true)}
 	out := &api.FineTuneLineage{
 		Model: m.Name, ModelID: string(m.ID), Revision: m.Revision, Job: string(l.Job), CodeVersion: l.CodeVersion,
-		CreatedAt: l.CreatedAt, Config: l.Config, Export: (*api.LineageExport)(l.Export),
+		CreatedAt: l.CreatedAt, Config: l.Config, Export: (*api.LineageExport)(l.Export), Quantized: (*api.LineageExport)(l.Quantized),
 	}
 	for _, d := range l.Datasets {
 		v.dataset(ctx, d)

@@ -369,6 +369,7 @@ func TestLineage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.trainer.Result = func(r *engine.TrainResult) { r.Export.Warning = "the merged model differs" }
+	w.setModel("model-base-1", func(m *resource.Model) { m.Quantization = resource.QuantizationInt8 })
 	f := w.create(fields{"n_checkpoints": 2, "validation_file": w.file(sample, nil)})
 	w.settle()
 	get := func(query string) (l api.FineTuneLineage) {
@@ -384,6 +385,9 @@ func TestLineage(t *testing.T) {
 	want := []string{"dataset verified", "dataset verified", "base verified", "checkpoint verified", "merged verified", "model verified"}
 	if !l.Verified || !slices.Equal(kinds, want) || l.CodeVersion != "v1" || l.Export.Warning == "" || !strings.Contains(string(l.Config), `"learning_rate":0.00001`) || strings.Contains(string(l.Config), w.cfg.Dir) {
 		t.Errorf("got %+v", l)
+	}
+	if q := l.Quantized; q == nil || q.MeanKL != 1e-3 || !strings.Contains(string(l.Config), `"quantization":"int8"`) {
+		t.Errorf("as it is served: %+v, configuration %s", q, l.Config)
 	}
 	if !slices.Contains(w.events(f.ID), "warning") {
 		t.Errorf("no warning in %q", w.events(f.ID))

@@ -94,8 +94,10 @@ func (r *run) name(m *resource.Model, name string, base *resource.Model) {
 
 // publish stores the results and completes the job.
 func (r *run) publish(ctx context.Context, spec *engine.TrainSpec, result *engine.TrainResult) error {
-	if err := r.compared(ctx, result.Export); err != nil {
-		return err
+	for _, check := range []*engine.ExportCheck{result.Export, result.Quantized} {
+		if err := r.compared(ctx, check); err != nil {
+			return err
+		}
 	}
 	if err := r.push(ctx, result); err != nil {
 		return err
@@ -155,7 +157,7 @@ func (r *run) complete(ctx context.Context, m *resource.Model, spec *engine.Trai
 		}
 		out := results(m, result, stored)
 		m.CreatedAt, m.Lineage = now, r.lineage(f, spec, now)
-		m.Lineage.Export, m.Lineage.Artifacts = exported(result.Export), artifacts(out)
+		m.Lineage.Export, m.Lineage.Quantized, m.Lineage.Artifacts = exported(result.Export), exported(result.Quantized), artifacts(out)
 		if err := store.Models.Insert(tx, string(m.ID), m); err != nil {
 			return fmt.Errorf("register the model: %w", err)
 		}

@@ -308,7 +308,8 @@ type Lineage struct {
 	Config      json.RawMessage   `json:"config"`       // the effective settings of the training, without paths
 	CodeVersion string            `json:"code_version"` // of the program that trained
 	Checkpoints []LineageModel    `json:"checkpoints,omitempty"`
-	Export      *LineageExport    `json:"export,omitempty"`
+	Export      *LineageExport    `json:"export,omitempty"`    // the merged model against the base with the adapter
+	Quantized   *LineageExport    `json:"quantized,omitempty"` // as it is served against float32
 	Artifacts   map[string]string `json:"artifacts,omitempty"` // revisions of other forms: merged, adapter
 	CreatedAt   time.Time         `json:"created_at"`
 }
