@@ -1,12 +1,14 @@
 package finetunes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"athanor/server/api"
+	"athanor/server/rest"
 	"athanor/store"
 	"athanor/store/resource"
 )
@@ -200,6 +202,29 @@ func wireEvent(e *resource.FineTuneEvent) api.FineTuneEvent {
 		out.BestStep, out.BestMetricValue = e.BestStep, &e.BestMetric
 	}
 	return out
+}
+
+// olderPython begins the User-Agent of the older Python client. It takes an event for
+// an error of the server unless its type is one of those that it knows, in capitals.
+const olderPython = "Together/v1 PythonBindings/"
+
+// spell writes the types of events as the client can read them.
+func spell(ctx context.Context, events []api.FineTuneEvent) {
+	if !strings.HasPrefix(rest.UserAgent(ctx), olderPython) {
+		return
+	}
+	for i := range events {
+		switch t := &events[i].Type; *t {
+		case eventTracker:
+			*t = "WANDB_INIT"
+		case eventCompressing:
+			*t = "COMPRESSING_MODEL"
+		case eventTokenizedUploaded, eventEarlyStopped: // younger than the client
+			*t = strings.ToUpper(eventWarning)
+		default:
+			*t = strings.ToUpper(*t)
+		}
+	}
 }
 
 // wireCheckpoints lists the intermediate checkpoints and the final one, in order of

@@ -50,7 +50,7 @@ func (s *Service) Create(ctx context.Context, r *api.FineTuneRequest) (*api.Fine
 	}
 	s.queue.Wake()
 	s.Kit.Log.Info("fine-tuning job created", "job", f.ID, "model", f.Base.Name)
-	return s.answer(f)
+	return s.answer(ctx, f)
 }
 
 // reachable refuses what needs services that this server does not use.

@@ -66,7 +66,9 @@ func (s *Service) Retrieve(ctx context.Context, r *api.FineTuneIDRequest) (out *
 			return err
 		}
 		out = s.wire(f)
-		return s.details(tx, f, out)
+		err = s.details(tx, f, out)
+		spell(ctx, out.Events)
+		return err
 	})
 	return out, err
 }
@@ -80,6 +82,7 @@ func (s *Service) Events(ctx context.Context, r *api.FineTuneIDRequest) (*api.Fi
 			return err
 		}
 		out.Data, err = wireEvents(tx, f.ID)
+		spell(ctx, out.Data)
 		return err
 	})
 	return out, err
@@ -117,16 +120,17 @@ func (s *Service) Cancel(ctx context.Context, r *api.FineTuneIDRequest) (*api.Fi
 		return nil, err
 	}
 	s.interrupt(f.ID, removed)
-	return s.answer(f)
+	return s.answer(ctx, f)
 }
 
 // answer renders the truncated form of one job, with its events.
-func (s *Service) answer(f *resource.FineTune) (*api.FineTune, error) {
+func (s *Service) answer(ctx context.Context, f *resource.FineTune) (*api.FineTune, error) {
 	out := s.wire(f)
 	err := s.DB.View(func(tx *store.Tx) (err error) {
 		out.Events, err = wireEvents(tx, f.ID)
 		return err
 	})
+	spell(ctx, out.Events)
 	return out, err
 }
 

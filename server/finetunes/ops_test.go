@@ -3,8 +3,10 @@ package finetunes_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -153,6 +155,42 @@ func TestRecordAndWire(t *testing.T) {
 	gone := w.job(f.ID)
 	if gone.ModelObjectName != gone.ModelObjectID || gone.AdapterObjectName != gone.AdapterObjectID || gone.ModelObjectID == "" {
 		t.Errorf("without the project: %s, %s", gone.ModelObjectName, gone.AdapterObjectName)
+	}
+}
+
+// TestOlderPython reads the events of a job as the older Python client does, which
+// knows types in capitals only, and not all of them.
+func TestOlderPython(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.trainer.StopAfter = 3
+	k := &tracker{}
+	w.cfg.Tracker = k
+	w.boot()
+	f := w.create(fields{"validation_file": w.file(sample, nil), "n_evals": 4, "early_stopping_enabled": true, "wandb_key": secret})
+	w.settle()
+	known := strings.Fields(`JOB_PENDING JOB_START MODEL_DOWNLOADING MODEL_DOWNLOAD_COMPLETE TRAINING_DATA_DOWNLOADING TRAINING_DATA_DOWNLOAD_COMPLETE
+		VALIDATION_DATA_DOWNLOADING VALIDATION_DATA_DOWNLOAD_COMPLETE WARNING WANDB_INIT TRAINING_START WARNING CHECKPOINT_SAVE TRAINING_COMPLETE
+		COMPRESSING_MODEL MODEL_COMPRESSION_COMPLETE MODEL_UPLOADING MODEL_UPLOAD_COMPLETE JOB_COMPLETE`)
+	for _, target := range []string{"/fine-tunes/" + f.ID + "/events", "/fine-tunes/" + f.ID} {
+		req := httptest.NewRequestWithContext(t.Context(), "GET", "http://athanor/v1"+target, nil)
+		req.Header.Set("Authorization", "Bearer editor-key")
+		req.Header.Set("User-Agent", "Together/v1 PythonBindings/1.5.35")
+		resp, err := w.server.Test(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out struct{ Data, Events []api.FineTuneEvent }
+		if err := errors.Join(json.NewDecoder(resp.Body).Decode(&out), resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var types []string
+		for _, e := range append(out.Data, out.Events...) {
+			types = append(types, e.Type)
+		}
+		if !slices.Equal(types, known) {
+			t.Errorf("%s: got %q", target, types)
+		}
 	}
 }
 
