@@ -49,6 +49,9 @@ func readAll(tb testing.TB, b []byte) (tokens int) {
 		var row *parquet.Row
 		if row, err = r.Next(); err == nil {
 			tokens += len(row.InputIDs)
+			if row.Problem() != "" {
+				continue // what it holds may not fit together
+			}
 			if from, to := row.Attended(); from > to || to > len(row.InputIDs) {
 				tb.Fatalf("attended [%d, %d) of %d", from, to, len(row.InputIDs))
 			}

@@ -197,7 +197,8 @@ func (r *Row) checkLabels() string {
 	return ""
 }
 
-// Attended is the stretch of tokens that are not padding, [from, to).
+// Attended is the stretch of tokens that are not padding, [from, to), of a row
+// without a problem.
 func (r *Row) Attended() (from, to int) {
 	to = len(r.InputIDs)
 	if r.AttentionMask == nil {
