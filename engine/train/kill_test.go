@@ -79,6 +79,7 @@ func child(t *testing.T, spec *engine.TrainSpec, lines int) bool {
 // TestKilledProcesses kills processes of a job with SIGKILL at random places
 // and compares the SHA-256 of the adapter with that of an unbroken run.
 func TestKilledProcesses(t *testing.T) {
+	t.Parallel()
 	orttest.Library(t)
 	spec := tinySpec(t)
 	eval := dataset(t, answers(3)...)

@@ -137,6 +137,7 @@ func TestJobKey(t *testing.T) {
 
 // TestMemory trains with budgets around what a job needs.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	spec := tinySpec(t)
 	spec.TrainFile, spec.BatchSize, spec.Epochs, spec.Checkpoints = dataset(t, answers(40)...), 0, 1, 1
@@ -188,6 +189,7 @@ func needLeast(t *testing.T, rt compute.Runtime, spec *engine.TrainSpec, batch i
 // TestResumeWithOtherMemory takes jobs that go layer by layer up with less and
 // with more memory than they had: the same bytes.
 func TestResumeWithOtherMemory(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	for name, change := range map[string]func(*engine.TrainSpec){
 		"adapter": func(s *engine.TrainSpec) { s.LoRA.Dropout = 0.1 },
@@ -242,6 +244,7 @@ func TestResumeWithOtherMemory(t *testing.T) {
 
 // TestWarnings counts what is told about the data and the plan.
 func TestWarnings(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	spec := tinySpec(t)
 	lines := answers(9) // of 14 to 22 tokens

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"athanor/engine"
@@ -86,7 +88,7 @@ func writeModel(t testing.TB, s enginetest.DecoderShape) string {
 
 func open(t testing.TB, rt compute.Runtime, cfg train.Config) *train.Executor {
 	t.Helper()
-	cfg.Threads = 2
+	cfg.Threads = cmp.Or(cfg.Threads, 1) // the models are too small for more
 	e, err := train.New(t.Context(), rt, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +216,8 @@ func writeFloats(t testing.TB, path string, values []float32) {
 func python(t *testing.T, cases []reference) {
 	t.Helper()
 	const interpreter = "/usr/bin/python3"
-	if err := exec.Command(interpreter, "-c", "import torch").Run(); err != nil {
+	const find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)" // without loading it, which takes seconds
+	if err := exec.Command(interpreter, "-c", find).Run(); err != nil {
 		t.Skipf("no PyTorch to compare with: %v", err)
 	}
 	raw, err := json.Marshal(cases)
@@ -274,8 +277,9 @@ func newReference(t *testing.T, dir string, e *train.Executor, b *data.Batch) re
 
 // TestGradients compares the gradient of every trainable tensor of every
 // family with PyTorch in float64: LoRA and all weights, layer by layer and
-// whole.
+// whole. That layers computed twice give the same bytes is said by TestModes.
 func TestGradients(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	type result struct {
 		name    string
@@ -288,8 +292,12 @@ func TestGradients(t *testing.T) {
 	var results []result
 	for name, shape := range shapes() {
 		dir := writeModel(t, shape)
-		for _, l := range []*engine.LoRA{lora(4), lora(3, "q_proj", "down_proj"), nil} {
-			for mode, cfg := range modes() {
+		adapters := []*engine.LoRA{lora(4), nil}
+		if !strings.Contains(name, " ") { // one of each family
+			adapters = append(adapters, lora(3, "q_proj", "down_proj"))
+		}
+		for _, l := range adapters {
+			for mode, cfg := range modes()[1:] {
 				cfg.ModelDir, cfg.LoRA, cfg.BaseFormat = dir, l, "none"
 				e := open(t, rt, cfg)
 				fill(e)
@@ -301,7 +309,7 @@ func TestGradients(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s, %+v: %v", name, cfg, err)
 				}
-				what := fmt.Sprintf("%s, LoRA %v, layered %v, recompute %v", name, l != nil, cfg.Layered, cfg.Recompute)
+				what := fmt.Sprintf("%s, LoRA %v, layered %v", name, l != nil, cfg.Layered)
 				results = append(results, result{what, len(cases) - 1, widen(logp), b.Weights, gradients(e)})
 			}
 		}

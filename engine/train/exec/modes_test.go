@@ -50,6 +50,7 @@ func alone(b *data.Batch, row, segment, padding int) *data.Batch {
 // TestPacking compares packed rows with their samples one at a time: losses,
 // and gradients, which add up.
 func TestPacking(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	for name, shape := range shapes() {
 		e := open(t, rt, train.Config{ModelDir: writeModel(t, shape), LoRA: lora(4), Layered: name != "qwen2"})
@@ -84,11 +85,15 @@ func TestPacking(t *testing.T) {
 // TestModes compares the whole graph with the layers, for both kinds of
 // training and with dropout, and each with itself: the same bytes.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	dropout := lora(4)
 	dropout.Dropout = 0.3
 	for name, l := range map[string]*engine.LoRA{"LoRA": lora(4), "dropout": dropout, "full": nil} {
 		for family, shape := range shapes() {
+			if name == "LoRA" && family != "qwen3" { // with dropout, there is all of it
+				continue
+			}
 			t.Run(name+", "+family, func(t *testing.T) {
 				dir := writeModel(t, shape)
 				var before map[string][]float64
@@ -103,12 +108,10 @@ func TestModes(t *testing.T) {
 					}
 					logp := accumulate(t, e, b, nil)
 					first := gradients(e)
-					for range 3 {
-						e.ZeroGrad()
-						again := accumulate(t, e, b, nil)
-						if !slices.Equal(again, logp) || !maps.EqualFunc(gradients(e), first, slices.Equal) {
-							t.Error("the same batch gave other bytes")
-						}
+					e.ZeroGrad()
+					again := accumulate(t, e, b, nil)
+					if !slices.Equal(again, logp) || !maps.EqualFunc(gradients(e), first, slices.Equal) {
+						t.Error("the same batch gave other bytes")
 					}
 					accumulate(t, e, b, nil) // adds to what is there
 					for n, g := range gradients(e) {
@@ -136,6 +139,7 @@ func TestModes(t *testing.T) {
 // TestSameBytes repeats passes that are large enough for both threads, in all
 // modes.
 func TestSameBytes(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := enginetest.DecoderShape{
 		Architecture: "LlamaForCausalLM", Vocabulary: 1500, Hidden: 256, Layers: 2, Heads: 8, KVHeads: 2, FFN: 640, Context: 128, DType: tensor.BF16,
@@ -151,10 +155,10 @@ func TestSameBytes(t *testing.T) {
 	for _, l := range []*engine.LoRA{lora(8), nil} {
 		var first map[string][]float64
 		for _, cfg := range modes() {
-			cfg.ModelDir, cfg.LoRA = dir, l
+			cfg.ModelDir, cfg.LoRA, cfg.Threads = dir, l, 2
 			e := open(t, rt, cfg)
 			fill(e)
-			for range 4 {
+			for range 3 {
 				e.ZeroGrad()
 				accumulate(t, e, b, nil)
 				now := gradients(e)
@@ -172,6 +176,7 @@ func TestSameBytes(t *testing.T) {
 // TestWeigh compares weights that depend on the log-probabilities with the same
 // weights in the batch.
 func TestWeigh(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := shapes()["llama tied, llama3 rope, bf16"]
 	dir := writeModel(t, shape)
@@ -206,6 +211,7 @@ func TestWeigh(t *testing.T) {
 // TestDropout checks the share that is taken away, that evaluation knows none,
 // and that masks follow the seed and the batch.
 func TestDropout(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := shapes()["llama"]
 	dir := writeModel(t, shape)
@@ -238,12 +244,17 @@ func TestDropout(t *testing.T) {
 // TestBaseFormats compares each form of a frozen base with a float32 base of
 // the same values.
 func TestBaseFormats(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	for _, name := range []string{"qwen2", "qwen3"} { // float16, and float32 with heads of 24
 		shape := shapes()[name]
 		dir := writeModel(t, shape)
 		for format, kind := range map[string]string{"": "", "bf16": "", "int8": "int8", "int4": "int4"} {
-			for _, layered := range []bool{true, false}[:1+len(format)/4] { // the quantised ones as a whole, too
+			modes := []bool{true}
+			if name == "qwen3" && kind != "" {
+				modes = append(modes, false)
+			}
+			for _, layered := range modes {
 				e := open(t, rt, train.Config{ModelDir: dir, LoRA: lora(4), BaseFormat: format, Layered: layered})
 				if got := e.Info().BaseFormat; kind != "" && got != kind {
 					t.Errorf("the base is %s, want %s", got, kind)
@@ -319,6 +330,7 @@ func round(values []float32, cols int, format string, layer bool, stored tensor.
 
 // TestAdapter goes on from a trained adapter and checks what a fresh one is.
 func TestAdapter(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := shapes()["llama"]
 	dir := writeModel(t, shape)
@@ -357,6 +369,7 @@ func TestAdapter(t *testing.T) {
 
 // TestRefusals checks what New and the passes do not take.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := shapes()["llama"]
 	dir := writeModel(t, shape)
@@ -406,6 +419,7 @@ func TestRefusals(t *testing.T) {
 
 // TestNothingToLearn gives a batch without loss.
 func TestNothingToLearn(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := shapes()["llama"]
 	dir := writeModel(t, shape)
@@ -427,6 +441,7 @@ func TestNothingToLearn(t *testing.T) {
 // The estimates grow with the batch, less for layers than as a whole, and
 // decide between them.
 func TestEstimate(t *testing.T) {
+	t.Parallel()
 	rt := orttest.Open(t)
 	shape := shapes()["llama"]
 	shape.Layers = 6
