@@ -42,5 +42,8 @@ func (a *App) Install(ctx context.Context, m *resource.Model, dir string) error 
 // Workers describes the engine's processes.
 func (a *App) Workers() []host.Status { return a.host.Snapshot() }
 
+// Wake has the runner of jobs look at a clock that a test has moved on.
+func (a *App) Wake() { a.jobs.Wake() }
+
 // Models gives tests the records of models.
 func (a *App) Models() *models.Service { return a.models }

@@ -148,7 +148,8 @@ func TestNothingIsHalfRegistered(t *testing.T) {
 	id := jobCall[api.FineTune](t, a, "POST", "/fine-tunes", request).ID
 	var f api.FineTune
 	within(t, 20*time.Second, "the end of the job", func() bool {
-		a.Clock.Advance(time.Second) // past the pauses between its tries
+		a.Clock.Advance(10 * time.Minute) // past the pauses between its tries
+		a.Wake()
 		f = jobCall[api.FineTune](t, a, "GET", "/fine-tunes/"+id, "")
 		return f.Status == "error"
 	})

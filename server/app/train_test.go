@@ -208,9 +208,10 @@ func TestFineTuneIsKilled(t *testing.T) {
 	if left := trainingChildren(t, p.Cmd.Process.Pid); len(left) != 0 {
 		t.Errorf("processes %v live on", left)
 	}
-	if left, _ := filepath.Glob(filepath.Join(p.Data, "training", "*")); len(left) != 0 {
-		t.Errorf("left of the job: %v", left)
-	}
+	within(t, 10*time.Second, "the directory of the job to go", func() bool {
+		left, _ := filepath.Glob(filepath.Join(p.Data, "training", "*"))
+		return len(left) == 0
+	})
 }
 
 // adapterHash is the content of the adapter that a job left.
