@@ -15,12 +15,3 @@ type Batch struct {
 	// seed; it is different for every batch of a job. 0 is no dropout.
 	Noise uint64
 }
-
-// WeightSum is the sum of the loss weights.
-func (b *Batch) WeightSum() float64 {
-	sum := 0.0
-	for _, w := range b.Weights {
-		sum += float64(w)
-	}
-	return sum
-}

@@ -13,7 +13,6 @@ import (
 	"athanor/engine/family/decoder"
 	"athanor/engine/peft"
 	"athanor/engine/tensor"
-	"athanor/engine/train/data"
 	"athanor/engine/weights"
 )
 
@@ -158,19 +157,6 @@ func (e *Executor) ZeroGrad() {
 			e.clean[key] = true
 		}
 	}
-}
-
-// Loss is the sum of the negative log-probabilities of the targets, each times
-// its weight, and the sum of the weights.
-func (e *Executor) Loss(ctx context.Context, b *data.Batch) (sumNLL, sumWeight float64, err error) {
-	logp, err := e.Logprobs(ctx, b)
-	if err != nil {
-		return 0, 0, err
-	}
-	for i, w := range b.Weights {
-		sumNLL -= float64(w) * float64(logp[i])
-	}
-	return sumNLL, b.WeightSum(), nil
 }
 
 // Close frees everything. Buffers of Params are invalid afterwards.
