@@ -14,6 +14,7 @@ import (
 
 	"athanor/engine"
 	"athanor/engine/ort/orttest"
+	"athanor/engine/train/selftest"
 )
 
 // childSpec holds the spec of a job that this test binary runs as a child.
@@ -33,7 +34,7 @@ func TestChild(t *testing.T) {
 		_, err := fmt.Printf("event %s %d\n", e.Type, e.Step)
 		return err
 	}
-	j := &job{rt: orttest.Open(t), spec: spec, emit: emit, disk: realDisk{}, now: time.Now} // a state after every step
+	j := &job{rt: orttest.Open(t), spec: spec, emit: emit, selftest: selftest.Run, disk: realDisk{}, now: time.Now} // a state after every step
 	_, err := j.run(t.Context())
 	if err := errors.Join(err, j.close()); err != nil {
 		t.Fatal(err)

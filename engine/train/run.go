@@ -31,7 +31,11 @@ const saveEvery = time.Minute
 // Early stopping selects the best weights when its rule ends the job; a job
 // that runs to its end keeps the weights of its last step.
 func Run(ctx context.Context, rt compute.Runtime, spec *engine.TrainSpec, emit func(*engine.TrainEvent) error) (*engine.TrainResult, error) {
-	j := &job{rt: rt, spec: spec, emit: emit, disk: realDisk{}, now: time.Now, saveEvery: saveEvery}
+	j := &job{rt: rt, spec: spec, emit: emit, selftest: selftest.Run, disk: realDisk{}, now: time.Now, saveEvery: saveEvery}
+	return j.runAndClose(ctx)
+}
+
+func (j *job) runAndClose(ctx context.Context) (*engine.TrainResult, error) {
 	result, err := j.run(ctx)
 	err = errors.Join(err, j.close())
 	switch {
@@ -48,6 +52,7 @@ type job struct {
 	rt        compute.Runtime
 	spec      *engine.TrainSpec
 	emit      func(*engine.TrainEvent) error
+	selftest  func(context.Context, compute.Runtime) error // of the gradients
 	disk      disk
 	now       func() time.Time
 	saveEvery time.Duration
@@ -64,7 +69,7 @@ func (j *job) run(ctx context.Context) (*engine.TrainResult, error) {
 	if err := validate(j.spec); err != nil {
 		return nil, err
 	}
-	if err := selftest.Run(ctx, j.rt); err != nil {
+	if err := j.selftest(ctx, j.rt); err != nil {
 		return nil, err
 	}
 	if err := j.open(); err != nil {

@@ -14,14 +14,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"athanor/engine"
 	"athanor/engine/compute"
 	"athanor/engine/demo"
 	"athanor/engine/enginetest"
 	"athanor/engine/export"
+	"athanor/engine/onnx"
 	"athanor/engine/ort/orttest"
 	"athanor/engine/peft"
+	"athanor/engine/refexec"
 	"athanor/engine/tensor"
 	"athanor/engine/train/exec"
 )
@@ -119,7 +122,7 @@ func (r *report) metric(kind engine.TrainEventType, name string) (out []float64)
 func run(ctx context.Context, rt compute.Runtime, spec *engine.TrainSpec, emit func(*engine.TrainEvent) error) (*report, error) {
 	r := &report{}
 	var err error
-	r.result, err = Run(ctx, rt, spec, func(e *engine.TrainEvent) error {
+	hear := func(e *engine.TrainEvent) error {
 		if e.Plan != nil {
 			r.plan = e.Plan
 		}
@@ -128,7 +131,10 @@ func run(ctx context.Context, rt compute.Runtime, spec *engine.TrainSpec, emit f
 			return emit(e)
 		}
 		return nil
-	})
+	}
+	tested := func(context.Context, compute.Runtime) error { return nil } // once, by TestRunTestsFirst and by the child
+	j := &job{rt: rt, spec: spec, emit: hear, selftest: tested, disk: realDisk{}, now: time.Now, saveEvery: saveEvery}
+	r.result, err = j.runAndClose(ctx)
 	return r, err
 }
 
@@ -169,6 +175,21 @@ func lossOf(t testing.TB, rt compute.Runtime, spec *engine.TrainSpec, file engin
 	}
 	return total.mean()
 }
+
+// TestRunTestsFirst: a runtime that fails the self-test trains nothing.
+func TestRunTestsFirst(t *testing.T) {
+	spec := tinySpec(t)
+	spec.TrainFile = dataset(t, answers(2)...)
+	_, err := Run(t.Context(), failing{refexec.New()}, spec, accept)
+	if !errors.Is(err, errCrash) || exists(spec.WorkDir) {
+		t.Errorf("error %v, work directory %v", err, exists(spec.WorkDir))
+	}
+}
+
+// failing is a runtime that compiles nothing.
+type failing struct{ compute.Runtime }
+
+func (failing) Compile(*onnx.Model, compute.Options) (compute.Program, error) { return nil, errCrash }
 
 // TestLearnsFromPlays fine-tunes a model of stories on plays: an adapter on
 // packed rows, and all weights.
