@@ -347,6 +347,7 @@ func TestTokenizedDataset(t *testing.T) {
 
 // TestManyRows has a job with more rows than one answer gives.
 func TestManyRows(t *testing.T) {
+	t.Parallel()
 	s := newShelf(t)
 	s.job(&resource.FineTune{ID: "ft-1"})
 	const rows = maxTrainRows + 7

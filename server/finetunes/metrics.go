@@ -19,7 +19,7 @@ const (
 // maxTrainRows bounds the rows of training in one answer, also when the client names
 // no resolution, or a higher one. A client that wants more of them asks in parts, by
 // global_step_from and global_step_to. There are at most api.MaxEvals of evaluations.
-const maxTrainRows = 20000
+const maxTrainRows = 10000
 
 // Metrics answers GET /fine-tunes/{id}/metrics in the order of steps.
 func (s *Service) Metrics(ctx context.Context, r *api.FineTuneMetricsRequest) (*api.FineTuneMetrics, error) {
