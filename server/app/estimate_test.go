@@ -96,7 +96,7 @@ func TestWorkOfAJob(t *testing.T) {
 	}{
 		{"chosen", app.TrainingJob{Train: train, Epochs: 2, Rank: 8}, 12, 18, 0},
 		{"given", app.TrainingJob{Train: train, Epochs: 2, Rank: 8, BatchSize: 7}, 7, 30, 0},
-		{"packed", app.TrainingJob{Train: train, Epochs: 2, Rank: 8, Packing: true, RowLength: 1 << 20}, 1, 2, 0},
+		{"packed", app.TrainingJob{Train: train, Epochs: 2, Rank: 8, Packing: true, RowLength: 1 << 20}, 1, 6, 0}, // rows of 2,048 tokens at most
 		{"evaluated", app.TrainingJob{Train: train, Validation: eval, Epochs: 1, Evals: 3, BatchSize: 10}, 10, 10, 3 * eval.Tokens},
 		{"pairs", app.TrainingJob{Train: dpo, Epochs: 1, Rank: 8, Packing: true, BatchSize: 4}, 4, 25, 0},
 	} {
