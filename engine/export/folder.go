@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"athanor/engine/weights"
+	"athanor/engine/durable"
 )
 
 // partial is added to the name of a result that is not whole yet.
@@ -27,7 +27,7 @@ func create(dir string, fill func(tmp string) error) error {
 	if err := fill(tmp); err != nil {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
-	if err := syncDir(tmp); err != nil {
+	if err := durable.SyncDir(tmp); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -36,15 +36,7 @@ func create(dir string, fill func(tmp string) error) error {
 	if err := os.Rename(tmp, dir); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.SyncDir(filepath.Dir(dir))
 }
 
 // companions are the files of a model folder that belong to a model derived
@@ -86,5 +78,5 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return weights.WriteFile(to, data)
+	return durable.WriteFile(to, data)
 }

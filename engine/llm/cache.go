@@ -113,13 +113,3 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		}
 	}
 }
-
-// writeSynced writes a file and waits until it is on the disk.
-func writeSynced(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
-}

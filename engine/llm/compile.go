@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"athanor/engine/compute"
+	"athanor/engine/durable"
 	"athanor/engine/family"
 	"athanor/engine/onnx"
 	"athanor/engine/weights"
@@ -103,7 +104,7 @@ func build(ctx context.Context, fam family.Family, archive *weights.Archive, dir
 		if err != nil {
 			return err
 		}
-		if err := writeSynced(filepath.Join(tmp, file), data); err != nil {
+		if err := durable.WriteFile(filepath.Join(tmp, file), data); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"athanor/engine/durable"
 	"athanor/engine/tensor"
 	"athanor/engine/weights"
 )
@@ -31,7 +32,7 @@ func Write(dir string, a *Adapter) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write adapter: %w", err)
 	}
-	if err := weights.WriteFile(filepath.Join(dir, ConfigFile), append(text, '\n')); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, ConfigFile), append(text, '\n')); err != nil {
 		return err
 	}
 	var parts []weights.Part

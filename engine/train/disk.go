@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"os"
+
+	"athanor/engine/durable"
 )
 
 // disk is what this package changes on the disk; tests let it fail.
@@ -27,20 +29,13 @@ type realDisk struct{}
 func (realDisk) Create(path string) (file, error) { return os.Create(path) }
 func (realDisk) Rename(from, to string) error     { return os.Rename(from, to) }
 func (realDisk) MkdirAll(path string) error       { return os.MkdirAll(path, 0o700) }
+func (realDisk) SyncDir(path string) error        { return durable.SyncDir(path) }
 
 func (realDisk) Remove(path string) error {
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
-}
-
-func (realDisk) SyncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func exists(path string) bool {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"athanor/engine/durable"
 	"athanor/engine/tensor"
 )
 
@@ -247,18 +248,5 @@ func SaveSharded(dir string, parts []Part, limit int64) error {
 	if err != nil {
 		return fmt.Errorf("encode the shard index: %w", err)
 	}
-	return WriteFile(filepath.Join(dir, indexFile), append(text, '\n'))
-}
-
-// WriteFile writes a new file and waits until it is on the disk.
-func WriteFile(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("create %s: %w", filepath.Base(path), err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	return nil
+	return durable.WriteFile(filepath.Join(dir, indexFile), append(text, '\n'))
 }

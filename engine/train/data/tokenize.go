@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"athanor/engine"
+	"athanor/engine/durable"
 )
 
 // Spec says what to tokenize and how.
@@ -74,7 +75,7 @@ func Tokenize(ctx context.Context, spec Spec, dir string, progress func(done, to
 	if err := tokenizeInto(ctx, e, &spec, key, temp, progress); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(temp))
 	}
-	if err := errors.Join(os.Rename(temp, dir), syncDir(filepath.Dir(dir))); err != nil {
+	if err := errors.Join(os.Rename(temp, dir), durable.SyncDir(filepath.Dir(dir))); err != nil {
 		return nil, fmt.Errorf("keep the tokenized dataset: %w", err)
 	}
 	s, err := openSet(dir, key)
@@ -248,25 +249,7 @@ func (w *setWriter) close(complete bool) error {
 	}
 	raw, err := json.Marshal(&w.m)
 	if err == nil {
-		err = writeSynced(filepath.Join(w.dir, metaFile), raw)
+		err = durable.WriteFile(filepath.Join(w.dir, metaFile), raw)
 	}
-	return errors.Join(err, syncDir(w.dir))
-}
-
-func writeSynced(name string, b []byte) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(err, durable.SyncDir(w.dir))
 }
